@@ -1,0 +1,55 @@
+# Two commands on a fresh machine:  make demo   and   make test
+# Everything runs inside .venv, built once from requirements.lock by the stamp below.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+UV_VERSION := 0.13.7
+TORCH_VERSION := 2.13.0
+# Extra arguments for installing torch, for example TORCH_ARGS=--torch-backend=cpu
+TORCH_ARGS ?=
+WORKERS ?= auto
+# One thread per test worker: more threads than cores makes small matrices slower, not faster.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: setup demo test lint format bench slow docs lock clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml tools/setup_venv.sh
+	PYTHON=$(PYTHON) VENV=$(VENV) UV_VERSION=$(UV_VERSION) TORCH_VERSION=$(TORCH_VERSION) \
+	  TORCH_ARGS="$(TORCH_ARGS)" sh tools/setup_venv.sh
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/icgd run --example diabetes --out runs/demo
+	@echo "Open runs/demo/report.html in a browser."
+
+test: $(STAMP)
+	$(ONE_THREAD) $(BIN)/pytest -n $(WORKERS) -q
+
+slow: $(STAMP)
+	$(ONE_THREAD) $(BIN)/pytest -n $(WORKERS) -q -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)
+	$(ONE_THREAD) $(BIN)/icgd bench cot --json runs/bench_cot.json
+
+docs: $(STAMP)
+	$(BIN)/python -m tools.generate_docs
+
+lock:
+	$(BIN)/uv pip compile pyproject.toml --extra dev --no-emit-package torch --no-header \
+	  --no-annotate --no-emit-index-url --no-emit-find-links --upgrade -o requirements.lock
+
+clean:
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,58 @@
+"""icgd: compile (model, optimizer) into a frozen transformer that trains the model in its context.
+
+The whole public interface is on this screen. Names are imported when first used, so that
+`import icgd` and `icgd --help` stay fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from icgd._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from icgd.constructions import compile as compile
+    from icgd.errors import AssumptionViolated as AssumptionViolated
+    from icgd.errors import IcgdError as IcgdError
+    from icgd.errors import InvalidFile as InvalidFile
+    from icgd.errors import InvalidParameter as InvalidParameter
+    from icgd.errors import LayoutError as LayoutError
+    from icgd.gadgets.spectral_head import FunctionHead as FunctionHead
+    from icgd.gadgets.spectral_head import SpectralHead as SpectralHead
+    from icgd.problems import SGD as SGD
+    from icgd.problems import Network as Network
+    from icgd.program import Program as Program
+    from icgd.program import Run as Run
+    from icgd.verification.verify import verify as verify
+
+_HOMES = {
+    "compile": "constructions",
+    "AssumptionViolated": "errors",
+    "IcgdError": "errors",
+    "InvalidFile": "errors",
+    "InvalidParameter": "errors",
+    "LayoutError": "errors",
+    "FunctionHead": "gadgets.spectral_head",
+    "SpectralHead": "gadgets.spectral_head",
+    "SGD": "problems",
+    "Network": "problems",
+    "Program": "program",
+    "Run": "program",
+    "verify": "verification.verify",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'icgd' has no attribute {name!r}")
+    if name in ("Program", "Run"):
+        # Loading a program from disk needs the compilers to be registered.
+        import_module("icgd.constructions")
+    return getattr(import_module(f"icgd.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

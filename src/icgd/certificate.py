@@ -1,0 +1,53 @@
+"""What a gadget promises: on which domain, with which error, at which weight norm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A promise |computed - intended| <= sup_error for inputs of size <= domain.
+
+    lipschitz    bound on how much the intended map stretches its input (sup norm)
+    weight_norm  largest absolute weight the gadget uses
+    n_tokens     grid tokens it attends over (0 if none)
+    rigorous     False if a constant in it was estimated and not proven
+
+    >>> half = Certificate("half", domain=2.0, sup_error=0.1, lipschitz=0.5, weight_norm=1.0)
+    >>> half.compose(half).sup_error
+    0.15000000000000002
+    """
+
+    name: str
+    domain: float
+    sup_error: float
+    lipschitz: float
+    weight_norm: float
+    n_tokens: int = 0
+    rigorous: bool = True
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.sup_error) or self.sup_error < 0:
+            raise ValueError(f"A certificate's error must be >= 0. Got {self.sup_error}.")
+
+    def compose(self, inner: Certificate) -> Certificate:
+        """The certificate of `self` applied after `inner`: outer error + Lipschitz * inner error."""
+        return Certificate(
+            name=f"{self.name} o {inner.name}",
+            domain=inner.domain,
+            sup_error=self.sup_error + self.lipschitz * inner.sup_error,
+            lipschitz=self.lipschitz * inner.lipschitz,
+            weight_norm=max(self.weight_norm, inner.weight_norm),
+            n_tokens=max(self.n_tokens, inner.n_tokens),
+            rigorous=self.rigorous and inner.rigorous,
+        )
+
+    def scaled(self, factor: float) -> Certificate:
+        """The certificate of `factor` times the gadget's output."""
+        return replace(
+            self,
+            sup_error=abs(factor) * self.sup_error,
+            lipschitz=abs(factor) * self.lipschitz,
+        )

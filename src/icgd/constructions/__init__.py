@@ -1,0 +1,3 @@
+"""Compilers, one file per mechanism."""
+
+from icgd.constructions.compile import compile as compile

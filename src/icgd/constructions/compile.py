@@ -1,0 +1,153 @@
+"""icgd.compile: (problem, optimizer) -> Program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from icgd.constructions.network_codec import NetworkCodec
+from icgd.constructions.softmax_cot_network import (
+    CAPACITY,
+    LayerOptions,
+    block_layout,
+    universal_layer,
+)
+from icgd.errors import InvalidParameter, raise_all
+from icgd.gadgets.closed_unit import closed_slope
+from icgd.gadgets.spectral_head import head_certificate
+from icgd.nn.masks import DynamicMask
+from icgd.problems import SGD, Network
+from icgd.program import Program
+from icgd.theory.spectral import (
+    Temperature,
+    grid_for_error,
+    grid_violations,
+    head_error,
+    make_geometry,
+)
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+DEFAULTS: dict[torch.dtype, dict[str, float]] = {
+    torch.float64: {"rho": 1.4, "margin": 8.25, "radius": 1024.0},
+    # Fewer digits need a narrower kernel and smaller margins; a larger radius would cost digits.
+    torch.float32: {"rho": 1.05, "margin": 5.5, "radius": 128.0},
+}
+
+
+def compile(
+    problem: Network,
+    optimizer: SGD,
+    *,
+    temperature: Temperature = "spectral",
+    n_grid: int = 32,
+    rho: float | None = None,
+    margin: float | None = None,
+    radius: float | None = None,
+    head_error: float | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Program:
+    """Compile a network and SGD into one frozen transformer layer with explicit weights.
+
+    Statement: [COT] Proposition 4.4
+
+    temperature  "spectral" (exact to machine precision) or "hard" (the paper's nearest grid token)
+    n_grid       grid tokens per head
+    rho, margin  kernel width in grid spacings, and distance in widths from the range to the grid's end
+    radius       certified range |s| <= radius of every activation and error signal; 1024 in float64,
+                 128 in float32; `Network.radius_for` gives a provable one
+    head_error   refuse to compile unless one head is certified to this error
+    The weights depend on nothing else: not on data, not on initial weights.
+
+    Differs from the paper: exact to rounding at about 28 tokens, where Lemma A.5 needs 1/error.
+
+    >>> import icgd
+    >>> icgd.compile(icgd.Network((2, 3, 1)), icgd.SGD(lr=0.1)).certificate.sup_error < 1e-10
+    True
+    """
+    if not isinstance(problem, Network):
+        raise InvalidParameter("problem", type(problem).__name__, "be an icgd.Network")
+    if not isinstance(optimizer, SGD):
+        raise InvalidParameter("optimizer", type(optimizer).__name__, "be an icgd.SGD")
+    if dtype not in DEFAULTS:
+        raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
+    default = DEFAULTS[dtype]
+    options = {
+        "temperature": temperature,
+        "n_grid": n_grid,
+        "rho": default["rho"] if rho is None else float(rho),
+        "margin": default["margin"] if margin is None else float(margin),
+        "radius": default["radius"] if radius is None else float(radius),
+    }
+    raise_all(_violations(options, head_error, dtype))
+    spec = problem.spec
+    config = {
+        "construction": "softmax_cot_network",
+        "problem": {
+            "widths": list(spec.widths), "activation": spec.activation,
+            "output": spec.output, "bias": spec.bias,
+        },
+        "optimizer": {"name": "SGD", "lr": optimizer.lr},
+        "options": options,
+        "dtype": str(dtype).removeprefix("torch."),
+    }  # fmt: skip
+    return build(config)
+
+
+def _violations(options: Mapping[str, Any], wanted: float | None, dtype: torch.dtype) -> list[str]:
+    """Every assumption these options break, so that all are reported at once."""
+    found = grid_violations(**options)
+    radius = options["radius"]
+    capacity = CAPACITY[dtype]
+    if radius > capacity / 4:
+        found.append(
+            f"`radius` must be <= {capacity / 4:g} in {dtype}, so that gates can shut every value out. "
+            f"Got {radius:g}. Standardise the data."
+        )
+    if wanted is not None and not wanted > 0:
+        found.append(f"`head_error` must be > 0. Got {wanted!r}.")
+    if found or wanted is None:
+        return found
+    u = torch.finfo(dtype).eps / 2
+    reached = head_error(make_geometry(**options), radius, u)
+    if reached > wanted:
+        found.append(
+            f"`n_grid`={options['n_grid']} with rho={options['rho']:g}, margin={options['margin']:g} is "
+            f"certified to {reached:.2g} on |s| <= {radius:g}; the wanted error is {wanted:.2g}. "
+            f"{_remedy(wanted, radius, u)}"
+        )
+    return found
+
+
+def _remedy(wanted: float, radius: float, unit_roundoff: float) -> str:
+    try:
+        g = grid_for_error(wanted, radius, unit_roundoff)
+    except ValueError as error:
+        return str(error)
+    return f"Use n_grid={g.n_grid}, rho={g.rho:.3g}, margin={g.margin:.3g}."
+
+
+def build(config: Mapping[str, Any]) -> Program:
+    """The program a config describes; used by compile and when loading from disk."""
+    problem = config["problem"]
+    spec = Network(
+        tuple(problem["widths"]), problem["activation"], problem["output"], problem["bias"]
+    ).spec
+    dtype = DTYPES[config["dtype"]]
+    geometry = make_geometry(**config["options"])
+    layer = universal_layer(spec, SGD(config["optimizer"]["lr"]), LayerOptions(geometry, dtype))
+    kept = ("construction", "problem", "optimizer", "options", "dtype")
+    program = Program(
+        config={key: config[key] for key in kept},
+        step=layer,
+        mask=DynamicMask(spec.n_layers),
+        layout=block_layout(spec),
+        codec=NetworkCodec(spec, geometry, CAPACITY[dtype], [layer.attention.levels]),
+        certificate=head_certificate(geometry, dtype),
+        slope=closed_slope(geometry.radius, dtype),
+    )
+    return program.requires_grad_(False)
+
+
+Program.builders["softmax_cot_network"] = build

@@ -1,0 +1,248 @@
+"""User data and weights to blocks of the prompt, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.nn.masks import Address, DynamicMask
+from icgd.problems import NetworkSpec, Weights
+from icgd.program.session import Session
+from icgd.runtime.blocks import Block, make_block
+from icgd.runtime.executors import StructuredExecutor
+from icgd.theory.spectral import GridGeometry, head_error
+
+DATA_FLAGS = {"not_forward": 1.0, "not_backward": 1.0}
+BACKWARD_FLAGS = {"not_forward": 1.0, "not_data": 1.0}
+CHUNK = 256
+"""Rounds whose inputs are read off the grid in one call."""
+
+
+def as_tensor(name: str, value: Any, like: Tensor) -> Tensor:
+    """A finite floating tensor on the program's device, or a clear complaint."""
+    try:
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidParameter(
+            name, type(value).__name__, "be a numeric array", remedy=str(error)
+        ) from None
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise InvalidParameter(name, tensor.dtype, "hold real numbers")
+    tensor = tensor.detach().to(device=like.device, dtype=like.dtype)
+    if not bool(torch.isfinite(tensor).all()):
+        where = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
+        raise InvalidParameter(
+            name, float(tensor[where]), "be finite", remedy=f"The first bad entry is at {where}."
+        )
+    return tensor
+
+
+class NetworkCodec:
+    """Blocks X_l, Y_l, B_i for a network; trained weights from the B blocks.
+
+    Statement: [COT] Definition 4.3
+
+    Differs from the paper: widths may differ; smaller layers stand in the corner of their slots.
+    """
+
+    def __init__(
+        self, spec: NetworkSpec, geometry: GridGeometry, capacity: float, like: Sequence[Tensor]
+    ) -> None:
+        self.spec, self.geometry, self.capacity = spec, geometry, capacity
+        # A one-element list holding a live parameter: it follows the program to other devices.
+        self._like = like
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor with the program's dtype and device."""
+        return self._like[0]
+
+    def session(self, X: Any, Y: Any, *, init: Any, epochs: int, padded: bool) -> Session:
+        """See Codec."""
+        x = self._examples("X", X, self.spec.widths[0])
+        y = self._examples("Y", Y, self.spec.widths[-1])
+        if y.shape[:-1] != x.shape[:-1]:
+            raise InvalidParameter(
+                "Y",
+                tuple(y.shape),
+                f"have one row per row of X, shape {(*x.shape[:-1], y.shape[-1])}",
+            )
+        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+            raise InvalidParameter("epochs", epochs, "be an integer >= 1")
+        return self._session(
+            x, y, self._weights("init", init, x.shape[:-2]), epochs, padded, predict=False
+        )
+
+    def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:
+        """See Codec. Rows of X are independent: they are trained problems' batch of their own."""
+        x = self._examples("X", X, self.spec.widths[0])
+        checked = self._weights("weights", weights, x.shape[:-2])
+        session = self._session(x, None, checked, 1, padded, predict=True)
+        return session, ("F", self.spec.n_layers)
+
+    def output_of(self, block: Block) -> Tensor:
+        """See Codec."""
+        out = block.value("out")
+        assert isinstance(out, Tensor)
+        return out[..., : self.spec.widths[-1]].unsqueeze(-2)
+
+    # -- checks -----------------------------------------------------------------------------------
+
+    def _examples(self, name: str, value: Any, width: int) -> Tensor:
+        tensor = as_tensor(name, value, self.like)
+        if tensor.dim() == 1 and width == 1:
+            tensor = tensor.unsqueeze(-1)
+        if tensor.dim() not in (2, 3) or tensor.shape[-1] != width:
+            raise InvalidParameter(
+                name, tuple(tensor.shape), f"have shape (n, {width}) or (b, n, {width})"
+            )
+        if tensor.numel() == 0:
+            raise InvalidParameter(name, tuple(tensor.shape), "hold at least one example")
+        largest = float(tensor.abs().max())
+        if largest > self.geometry.radius:
+            raise AssumptionViolated(
+                f"`{name}` holds a value of size {largest:.6g}, outside the certified range "
+                f"[-{self.geometry.radius:g}, {self.geometry.radius:g}]. Standardise the data or recompile "
+                f"with radius >= {largest:.6g}."
+            )
+        return tensor
+
+    def _weights(self, name: str, value: Any, batch: Sequence[int]) -> Weights:
+        spec = self.spec
+        if not isinstance(value, (list, tuple)) or len(value) != spec.n_layers:
+            raise InvalidParameter(
+                name, type(value).__name__, f"be a list of {spec.n_layers} pairs (W, b)",
+                remedy="For example net.init(seed=0).",
+            )  # fmt: skip
+        weights: Weights = []
+        for i, pair in enumerate(value):
+            if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+                raise InvalidParameter(f"{name}[{i}]", type(pair).__name__, "be a pair (W, b)")
+            W, b = pair
+            shape = (*batch, spec.widths[i + 1], spec.widths[i])
+            matrix = self._weight(f"{name}[{i}] W", W, shape)
+            if spec.bias and b is None:
+                raise InvalidParameter(f"{name}[{i}] b", None, f"have shape {shape[:-1]}")
+            if not spec.bias and b is not None:
+                raise InvalidParameter(
+                    f"{name}[{i}] b", "a tensor", "be None in a network without bias"
+                )
+            vector = self._weight(f"{name}[{i}] b", b, shape[:-1]) if spec.bias else None
+            weights.append((matrix, vector))
+        return weights
+
+    def _weight(self, name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+        tensor = as_tensor(name, value, self.like)
+        if tuple(tensor.shape) != shape:
+            raise InvalidParameter(name, tuple(tensor.shape), f"have shape {shape}")
+        # A copy: training updates blocks in place and must never touch the caller's tensors.
+        return tensor.clone()
+
+    # -- blocks -----------------------------------------------------------------------------------
+
+    def _session(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        weights: Weights,
+        epochs: int,
+        padded: bool,
+        *,
+        predict: bool,
+    ) -> Session:
+        spec = self.spec
+        mask = DynamicMask(spec.n_layers)
+
+        def arrivals(executor: StructuredExecutor | None) -> Iterator[Mapping[Address, Block]]:
+            for _ in range(epochs):
+                yield from self._arrivals(x, y, executor, padded)
+
+        return Session(
+            steps=mask.forward_steps() if predict else mask.steps(),
+            prompt={
+                ("B", i): self._layer_block(i, W, b, padded) for i, (W, b) in enumerate(weights, 1)
+            },
+            arrivals=arrivals,
+            n_rounds=epochs * x.shape[-2],
+            batched=x.dim() == 3,
+            n_problems=x.shape[0] if x.dim() == 3 else 1,
+            structured_flops_per_round=self._structured_flops(predict),
+            decode=self._decode,
+            noise=self._noise,
+        )
+
+    def _layer_block(self, layer: int, W: Tensor, b: Tensor | None, padded: bool) -> Block:
+        values: dict[str, Tensor | float] = {"weight": self._fit(W, padded, 2)}
+        if b is not None:
+            values["bias"] = self._fit(b, padded, 1)
+        if self.spec.is_linear(layer):
+            values["linear"] = 1.0
+        return make_block({**values, **BACKWARD_FLAGS})
+
+    def _fit(self, value: Tensor, padded: bool, n_axes: int) -> Tensor:
+        if not padded:
+            return value
+        pad = [n for axis in range(n_axes) for n in (0, self.spec.d_model - value.shape[-1 - axis])]
+        return torch.nn.functional.pad(value, pad)
+
+    def _arrivals(
+        self, x: Tensor, y: Tensor | None, executor: StructuredExecutor | None, padded: bool
+    ) -> Iterator[Mapping[Address, Block]]:
+        share = executor is not None and executor.shares_readings
+        template = make_block({"out": x, **DATA_FLAGS}).signature
+        for start in range(0, x.shape[-2], CHUNK):
+            rows = self._fit(x[..., start : start + CHUNK, :], padded, 1)
+            xs = rows.unbind(-2)
+            hats = executor.read_grid(rows).unbind(-2) if share and executor else None
+            ys = None
+            if y is not None:
+                ys = self._fit(y[..., start : start + CHUNK, :], padded, 1).unbind(-2)
+            for i, example in enumerate(xs):
+                X = Block({"out": example}, template, {"out": hats[i]} if hats else {})
+                if ys is None:
+                    yield {("X", 0): X}
+                else:
+                    yield {("X", 0): X, ("Y", 0): Block({"out": ys[i]}, template)}
+
+    def _decode(self, live: Mapping[Address, Block]) -> Weights:
+        weights: Weights = []
+        for i in range(1, self.spec.n_layers + 1):
+            block = live[("B", i)]
+            d_out, d_in = self.spec.widths[i], self.spec.widths[i - 1]
+            W = block.slots["weight"][..., :d_out, :d_in]
+            weights.append((W, block.slots["bias"][..., :d_out] if self.spec.bias else None))
+        return weights
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    def _noise(self, live: Mapping[Address, Any], largest: float) -> float:
+        """Bound on the error of a pre-activation; also the place where gate capacity is checked."""
+        u = torch.finfo(self.like.dtype).eps / 2
+        row_sum = 0.0
+        for i in range(1, self.spec.n_layers + 1):
+            block = live[("B", i)]
+            if isinstance(block, Tensor):
+                continue  # literal tokens: the dense executor logs no pre-activations
+            W = block.slots["weight"]
+            size = float(W.abs().max())
+            if not size <= self.capacity:
+                raise AssumptionViolated(
+                    f"Weight W_{i} reached size {size:.6g}, above the gates' capacity {self.capacity:.6g}. "
+                    "Training diverged: lower lr or standardise the data."
+                )
+            row_sum = max(row_sum, float(W.abs().sum(dim=-1).max()))
+        per_entry = head_error(self.geometry, min(largest, self.geometry.radius), u)
+        return row_sum * (per_entry + (self.spec.d_model + 2) * u * largest)
+
+    def _structured_flops(self, predict: bool) -> int:
+        """W o, and when training W^T delta and delta o^T; plus two sums over half the grid a query."""
+        total = 0
+        half = (self.geometry.n_grid + 1) // 2
+        for d_in, d_out in zip(self.spec.widths, self.spec.widths[1:], strict=False):
+            total += 2 * d_in * d_out * (1 if predict else 3)
+            total += 4 * half * (d_in if predict else d_in + d_out)
+        return total

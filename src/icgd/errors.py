@@ -1,0 +1,59 @@
+"""Errors that teach the fix: every message names the thing, its value and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class IcgdError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class InvalidParameter(IcgdError, ValueError):
+    """An argument that can never be right, whatever the data.
+
+    >>> raise InvalidParameter("lr", -1.0, "be > 0", remedy="Pass a positive learning rate.")
+    Traceback (most recent call last):
+    ...
+    icgd.errors.InvalidParameter: `lr` must be > 0. Got -1.0. Pass a positive learning rate.
+    """
+
+    def __init__(self, name: str, value: object, must: str, *, remedy: str = "") -> None:
+        self.name, self.value = name, value
+        message = f"`{name}` must {must}. Got {value!r}."
+        super().__init__(f"{message} {remedy}".strip())
+
+
+class AssumptionViolated(IcgdError, ValueError):
+    """An assumption of a construction does not hold: for this compile, or on this data.
+
+    `violations` lists every assumption that failed; compile-time checks report all of them at once.
+    """
+
+    def __init__(self, *violations: str) -> None:
+        self.violations = violations
+        if len(violations) == 1:
+            super().__init__(violations[0])
+        else:
+            super().__init__(
+                f"{len(violations)} assumptions are violated: "
+                + " ".join(f"({i}) {text}" for i, text in enumerate(violations, 1))
+            )
+
+
+class LayoutError(IcgdError, KeyError):
+    """A slot that does not exist, or a value that does not fit its slot."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class InvalidFile(IcgdError, ValueError):
+    """A file or directory that is missing, corrupt, or was not written by this package."""
+
+
+def raise_all(violations: Iterable[str]) -> None:
+    """Raise one AssumptionViolated carrying every collected violation; do nothing if there is none."""
+    collected = tuple(violations)
+    if collected:
+        raise AssumptionViolated(*collected)

@@ -1,0 +1,1 @@
+"""Small networks that do one thing, each with a certificate."""

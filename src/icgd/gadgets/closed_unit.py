@@ -1,0 +1,142 @@
+"""Whether a ReLU is closed, as an exact 0 or 1, and the rectifier that goes with it.
+
+    closed = hidden - relu(k z - B linear) + relu(k z - 1 - B linear)
+
+With k a power of two every partial sum is representable as long as k z < 2^53 (2^24 in float32), so
+closed is exactly 1 for z <= 0 and exactly 0 for z >= 1/k; z = 0 counts as closed, as in PyTorch.
+On a linear layer (linear = 1, hidden = 0) it is 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from icgd.certificate import Certificate
+from icgd.gadgets.gate import gate_strength
+from icgd.nn.feedforward import Units
+from icgd.nn.structured import ZERO, Builder, Closed, Const, Reg, Zero, uniform
+
+
+def closed_slope(radius: float, dtype: torch.dtype) -> float:
+    """The power of two k for which k z is exact up to |z| = 4 radius, at most 2^30.
+
+    >>> closed_slope(1024.0, torch.float64) == 2.0**30, closed_slope(128.0, torch.float32) == 2.0**15
+    (True, True)
+    """
+    digits = 1 - math.log2(torch.finfo(dtype).eps)
+    return 2.0 ** min(30.0, digits - math.ceil(math.log2(4 * radius)))
+
+
+class ClosedUnit(nn.Module):
+    """target += hidden * [z <= 0], exact outside the ramp 0 < z < 1/k.
+
+    Statement: [COT] Theorem 4.1
+
+    Differs from the paper: (21) divides by any delta_1 and stores sigma'; a power of two and the
+    complement make it exact in floating point and let an open gate subtract exactly zero.
+    """
+
+    def __init__(
+        self, width: int, *, z: str, hidden: str, linear: str | None, target: str, slope: float,
+        capacity: float, dtype: torch.dtype,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.z, self.hidden, self.linear, self.target, self.slope = z, hidden, linear, target, slope
+        self.block = 2.0 ** math.ceil(math.log2(slope * capacity))
+        reads = {z: slope} if linear is None else {z: slope, linear: -self.block}
+        self.ramp = Units((width,), reads, {target: -1.0}, dtype=dtype)
+        self.cap = Units((width,), reads, {target: 1.0}, bias=-1.0, dtype=dtype)
+        self.one = Units((width,), {hidden: 1.0}, {target: 1.0}, dtype=dtype)
+
+    def certificate(self) -> Certificate:
+        """Exact outside the ramp; inside it a PyTorch ReLU would be open."""
+        return Certificate("closed_unit", self.block / self.slope, 0.0, self.slope, self.block)
+
+    def units(self) -> list[Units]:
+        """Ramp, cap, and the constant one on hidden layers."""
+        return [self.ramp, self.cap, self.one]
+
+    def is_plain(self) -> bool:
+        """Whether the weights are those of a closed unit."""
+        bias = self.cap.bias
+        return (
+            [uniform(u.read[self.z].data) for u in (self.ramp, self.cap)] == [self.slope] * 2
+            and all(
+                (uniform(u.read[self.linear].data) or 0.0) <= -self.block
+                for u in (self.ramp, self.cap)
+                if self.linear is not None
+            )
+            and [uniform(u.write[self.target].data) for u in self.units()] == [-1.0, 1.0, 1.0]
+            and bias is not None
+            and uniform(bias.data) == -1.0
+            and uniform(self.one.read[self.hidden].data) == 1.0
+        )
+
+    def emit(self, b: Builder) -> None:
+        """Hidden layer: remember the activation instead of writing 0s and 1s out."""
+        z, hidden = b.read(self.z), b.read(self.hidden)
+        linear = ZERO if self.linear is None else b.read(self.linear)
+        flags = [v.value if isinstance(v, Const) else 0.0 for v in (hidden, linear)]
+        if self.is_plain() and isinstance(z, Zero) and flags[0] == 0.0:
+            return
+        if self.is_plain() and isinstance(z, Reg) and flags == [0.0, 1.0]:
+            return
+        if self.is_plain() and isinstance(z, Reg) and flags == [1.0, 0.0]:
+            b.write(self.target, Closed(b.relu(z), self.slope))
+            return
+        for group in self.units():
+            group.emit(b)
+
+
+class Rectifier(nn.Module):
+    """target += relu(z) - relu(-z - C hidden): relu(z) on a hidden layer, z on a linear one.
+
+    Statement: [COT] Theorem 4.1
+
+    Differs from the paper: the output layer may be linear, decided by a flag in the block.
+    """
+
+    def __init__(
+        self, width: int, *, z: str, hidden: str, target: str, capacity: float, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.z, self.hidden, self.target = z, hidden, target
+        self.strength = gate_strength(capacity, dtype)
+        self.positive = Units((width,), {z: 1.0}, {target: 1.0}, dtype=dtype)
+        self.negative = Units(
+            (width,), {z: -1.0, hidden: -self.strength}, {target: -1.0}, dtype=dtype
+        )
+
+    def certificate(self) -> Certificate:
+        """Exact."""
+        return Certificate("rectifier", self.strength, 0.0, 1.0, self.strength)
+
+    def units(self) -> list[Units]:
+        """Positive and negative part."""
+        return [self.positive, self.negative]
+
+    def is_plain(self) -> bool:
+        """Whether the weights are those of a rectifier."""
+        return (
+            uniform(self.positive.read[self.z].data) == 1.0
+            and uniform(self.negative.read[self.z].data) == -1.0
+            and (uniform(self.negative.read[self.hidden].data) or 0.0) <= -self.strength
+            and uniform(self.positive.write[self.target].data) == 1.0
+            and uniform(self.negative.write[self.target].data) == -1.0
+        )
+
+    def emit(self, b: Builder) -> None:
+        """relu or copy, as the flag says."""
+        z, hidden = b.read(self.z), b.read(self.hidden)
+        flag = hidden.value if isinstance(hidden, Const) else 0.0
+        if isinstance(z, Zero) and flag >= 0.0:
+            return
+        if self.is_plain() and isinstance(z, Reg) and flag in (0.0, 1.0):
+            b.watch("preactivation" if flag else "output", z)
+            b.write(self.target, b.relu(z) if flag else z)
+            return
+        for group in self.units():
+            group.emit(b)

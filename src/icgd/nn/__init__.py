@@ -1,0 +1,1 @@
+"""Transformer pieces: one attention kernel, feed-forward layers on named slots, grid attention."""

@@ -1,0 +1,66 @@
+"""Mask rules: which blocks of the prompt a step sees, and which block it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Address = tuple[str, int]
+"""A block of the prompt by kind and layer, always the latest one: ("F", 2), ("B", 1), ("X", 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of the layer.
+
+    reads     the visible blocks, in the order in which they are stacked
+    reusable  slots whose old storage no later step reads, so that it may be overwritten
+    """
+
+    kind: str
+    writes: Address
+    reads: tuple[Address, ...]
+    reusable: frozenset[str] = frozenset()
+
+
+class MaskRule(Protocol):
+    """The schedule of one round; the layer itself never sees it."""
+
+    def steps(self) -> Sequence[Step]:
+        """The steps of a round in order."""
+
+
+@dataclass(frozen=True)
+class DynamicMask:
+    """Dynamic masking by (round, layer) for an N-layer network.
+
+    Statement: [COT] Definition 4.4
+
+    F_1 sees {B_1, X_l};  F_i sees {F_{i-1}, B_i};  B_N sees {F_N, Y_l};  B_i sees {B_{i+1}, F_i}.
+
+    Differs from the paper: the printed index formula is off by one and two and its text asks for
+    B_{i-1}; addressing by (round, layer) needs no formula. See docs/errata.md.
+
+    >>> [step.kind for step in DynamicMask(2).steps()]
+    ['x', 'forward', 'y', 'backward']
+    """
+
+    n_layers: int
+
+    def steps(self) -> tuple[Step, ...]:
+        """N forward steps, then N backward steps."""
+        n = self.n_layers
+        reusable = frozenset({"weight", "bias"})
+        forward = [Step("x", ("F", 1), (("B", 1), ("X", 0)))]
+        forward += [Step("forward", ("F", i), (("F", i - 1), ("B", i))) for i in range(2, n + 1)]
+        backward = [Step("y", ("B", n), (("F", n), ("Y", 0)), reusable)]
+        backward += [
+            Step("backward", ("B", i), (("B", i + 1), ("F", i)), reusable)
+            for i in range(n - 1, 0, -1)
+        ]
+        return (*forward, *backward)
+
+    def forward_steps(self) -> tuple[Step, ...]:
+        """The steps of a round that predicts and does not learn."""
+        return self.steps()[: self.n_layers]

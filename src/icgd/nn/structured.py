@@ -1,0 +1,83 @@
+"""The vocabulary of structured execution: what is known about a slot before any number is.
+
+A layer's weights are fixed and the flags of its input blocks are known when a step starts, so most
+of a layer can be worked out beforehand: closed gates give exactly zero, open ones copy. Each part
+of a layer describes its own effect on such symbolic values through a `Builder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Zero:
+    """A slot that is exactly zero."""
+
+
+@dataclass(frozen=True)
+class Const:
+    """A slot whose every entry is this number, known beforehand."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Reg:
+    """A tensor that will stand in this register when the plan runs."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Closed:
+    """The tensor 1 - clamp(slope * a, 0, 1) of an activation a >= 0, never written out."""
+
+    activation: Reg
+    slope: float
+
+
+Value = Zero | Const | Reg | Closed
+ZERO = Zero()
+
+
+class Builder(Protocol):
+    """What a part of a layer may ask of the planner."""
+
+    def read(self, slot: str) -> Value:
+        """The value of a slot of the token this sub-layer receives."""
+
+    def write(self, slot: str, value: Value, coef: float | Tensor = 1.0) -> None:
+        """Add coef * value to a slot of the token this sub-layer emits."""
+
+    def write_product(self, slot: str, kind: str, left: Reg, right: Reg, coef: float) -> None:
+        """Add coef * (left @ right | left^T @ right | left right^T) to a slot."""
+
+    def compute(self, function: Callable[..., Tensor], inputs: Sequence[Reg]) -> Reg:
+        """Schedule a tensor operation and name its result."""
+
+    def tensor(self, value: Value, like: Tensor) -> Reg:
+        """Write any value out as a tensor that broadcasts with `like`."""
+
+    def relu(self, value: Reg) -> Reg:
+        """relu of a register, computed once however often it is asked for."""
+
+    def combine(self, terms: Sequence[tuple[Value, float]]) -> Value:
+        """The sum of coef * value."""
+
+    def hat(self, query: Reg, reader: Callable[[Tensor], Tensor]) -> Reg:
+        """What the grid reads for a query, computed once for every tensor of the run."""
+
+    def watch(self, label: str, value: Reg) -> None:
+        """Have the range watch look at this register."""
+
+
+def uniform(values: Tensor) -> float | None:
+    """The common entry of a weight tensor, or None if its entries differ."""
+    first = values.reshape(-1)[0]
+    return float(first) if bool(torch.all(values == first)) else None

@@ -1,0 +1,138 @@
+"""The N-layer network a transformer trains in its context."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from icgd.errors import InvalidParameter
+
+Weights = list[tuple[Tensor, Tensor | None]]
+"""One (W, b) per layer, W of shape (..., width_out, width_in); b is None in a network without bias."""
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """All a compiler may see of a network: dimensions and kinds, never data or weights."""
+
+    widths: tuple[int, ...]
+    activation: Literal["relu"]
+    output: Literal["linear", "relu"]
+    bias: bool
+
+    @property
+    def n_layers(self) -> int:
+        """The number N of weight layers."""
+        return len(self.widths) - 1
+
+    @property
+    def d_model(self) -> int:
+        """The common width d that every layer is padded to."""
+        return max(self.widths)
+
+    def is_linear(self, layer: int) -> bool:
+        """Whether layer `layer` (1..N) applies no activation."""
+        return layer == self.n_layers and self.output == "linear"
+
+
+class Network:
+    """A fully connected ReLU network, o_i = relu(W_i o_{i-1} + b_i), with a linear or ReLU output.
+
+    Statement: [COT] Definition 2.2
+
+    Differs from the paper: layers may have any widths, the bias may be left out, and the last layer
+    may be linear (the paper applies the activation everywhere; `output="relu"` is that case).
+
+    >>> net = Network(widths=(3, 4, 1))
+    >>> [tuple(W.shape) for W, b in net.init(seed=0)]
+    [(4, 3), (1, 4)]
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        activation: Literal["relu"] = "relu",
+        output: Literal["linear", "relu"] = "linear",
+        bias: bool = True,
+    ) -> None:
+        widths = tuple(widths)
+        if len(widths) < 2:
+            raise InvalidParameter(
+                "widths", widths, "have at least two entries (input, output)",
+                remedy="For example widths=(10, 16, 1).",
+            )  # fmt: skip
+        if any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
+            raise InvalidParameter("widths", widths, "be integers >= 1")
+        if activation != "relu":
+            raise InvalidParameter("activation", activation, "be 'relu'")
+        if output not in ("linear", "relu"):
+            raise InvalidParameter("output", output, "be 'linear' or 'relu'")
+        self.spec = NetworkSpec(widths, activation, output, bool(bias))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Input width, hidden widths, output width."""
+        return self.spec.widths
+
+    @property
+    def n_layers(self) -> int:
+        """The number N of weight layers."""
+        return self.spec.n_layers
+
+    def __repr__(self) -> str:
+        s = self.spec
+        return f"Network(widths={s.widths}, activation={s.activation!r}, output={s.output!r}, bias={s.bias})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Network) and self.spec == other.spec
+
+    def __hash__(self) -> int:
+        return hash(self.spec)
+
+    def init(
+        self, seed: int = 0, *, n_problems: int | None = None, dtype: torch.dtype = torch.float64
+    ) -> Weights:
+        """He initialisation: W ~ N(0, 2 / width_in), b = 0; `n_problems` gives a batch of them."""
+        generator = torch.Generator().manual_seed(seed)
+        batch = () if n_problems is None else (n_problems,)
+        weights: Weights = []
+        for d_in, d_out in zip(self.widths, self.widths[1:], strict=False):
+            W = torch.randn(*batch, d_out, d_in, generator=generator, dtype=torch.float64)
+            W = W.mul_(math.sqrt(2.0 / d_in)).to(dtype)
+            b = torch.zeros(*batch, d_out, dtype=dtype) if self.spec.bias else None
+            weights.append((W, b))
+        return weights
+
+    def radius_for(
+        self, *, x_bound: float, y_bound: float, weight_bound: float, bias_bound: float = 0.0
+    ) -> float:
+        """A radius that every activation and every error signal provably stays in.
+
+        `weight_bound` bounds the largest absolute row sum and column sum of every W_i during the
+        whole training. The result is a product of norms: safe, and in deep networks so large that
+        it costs digits, which is why it is offered and not the default.
+
+        >>> Network((2, 2, 1)).radius_for(x_bound=1.0, y_bound=1.0, weight_bound=2.0)
+        10.0
+        """
+        for name, value in (
+            ("x_bound", x_bound),
+            ("y_bound", y_bound),
+            ("weight_bound", weight_bound),
+        ):
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidParameter(name, value, "be a finite number > 0")
+        activation, largest = x_bound, x_bound
+        for _ in range(self.n_layers):
+            activation = weight_bound * activation + bias_bound
+            largest = max(largest, activation)
+        signal = activation + y_bound
+        for _ in range(self.n_layers):
+            largest = max(largest, signal)
+            signal *= weight_bound
+        return largest

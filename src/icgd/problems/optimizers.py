@@ -1,0 +1,31 @@
+"""Optimizers as plain descriptions: what a compiler needs to know, nothing it could run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from icgd.errors import InvalidParameter
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent, one example a round.
+
+    W <- W - lr * dl/dW with the loss of one example l = 1/2 |o - y|^2, exactly
+    `torch.optim.SGD(lr)` on that loss. The paper's loss |o - y|^2 is this with lr doubled.
+
+    >>> SGD(lr=0.1).paper_lr
+    0.05
+    """
+
+    lr: float
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.lr, (int, float)) and math.isfinite(self.lr) and self.lr > 0):
+            raise InvalidParameter("lr", self.lr, "be a finite number > 0")
+
+    @property
+    def paper_lr(self) -> float:
+        """The step size eta that gives the same update under the paper's loss |o - y|^2."""
+        return self.lr / 2

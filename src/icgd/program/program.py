@@ -1,0 +1,226 @@
+"""Program: the one type of every construction. Frozen layers, a mask rule, and how to feed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from huggingface_hub import PyTorchModelHubMixin
+from torch import Tensor, nn
+
+from icgd.certificate import Certificate
+from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.layout import Layout
+from icgd.nn.layer import Layer
+from icgd.nn.masks import MaskRule
+from icgd.problems import Weights
+from icgd.program import files
+from icgd.program.progress import progress_reporter
+from icgd.program.run import Run
+from icgd.program.session import Codec, Session
+from icgd.runtime.cost import Cost, dense_flops_per_step, dense_parameters
+from icgd.runtime.executors import DenseExecutor, StructuredExecutor
+from icgd.runtime.loop import Executor, LoopState, execute
+from icgd.runtime.watch import RangeWatch
+
+ExecutorName = Literal["structured", "dense"]
+Record = Literal["weights", "trace"]
+
+DENSE_PARAMETER_LIMIT = 40_000_000
+"""About 24 columns: above it the literal matrices of a layer take gigabytes."""
+
+Builder = Callable[[Mapping[str, Any]], "Program"]
+
+
+class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-context-learning"]):
+    """A frozen transformer compiled from (model, optimizer), with everything needed to run it.
+
+    step         the layer that is applied again and again; its weights never change
+    mask         which blocks each step of a round sees
+    layout       named slots of a block
+    codec        user data <-> blocks
+    feed         "append": every step adds a block to the prompt; "replace": it overwrites the state
+    certificate  what one head promises
+    config       all that is needed to compile the same program again
+    """
+
+    builders: ClassVar[dict[str, Builder]] = {}
+
+    def __init__(
+        self, *, config: Mapping[str, Any], step: Layer, mask: MaskRule, layout: Layout,
+        codec: Codec, certificate: Certificate, slope: float,
+        feed: Literal["append", "replace"] = "append",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.step = step
+        self.config = dict(config)
+        self.mask, self.layout, self.codec = mask, layout, codec
+        self.certificate, self.slope, self.feed = certificate, slope, feed
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights."""
+        return self.step.attention.levels.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.step.attention.levels.device
+
+    @property
+    def radius(self) -> float:
+        """The range |s| <= radius in which every head is certified."""
+        return self.step.radius
+
+    @property
+    def n_columns(self) -> int:
+        """Equal columns per block in the literal form."""
+        return int(self.layout["out"].shape[0])
+
+    def __repr__(self) -> str:
+        c = self.config
+        return f"Program({c['construction']}, {c['problem']}, {c['optimizer']}, {c['options']})"
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def run(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any,
+        epochs: int = 1,
+        executor: ExecutorName = "structured",
+        record: Record | None = None,
+        progress: bool | Callable[[int, int], None] = False,
+    ) -> Run:
+        """Train in context: one round per row of X and epoch.
+
+        X, Y      (n, d) and (n, k), or (b, n, d) and (b, n, k) for b problems at once
+        init      [(W, b), ...], batched likewise
+        executor  "structured" (fast) or "dense" (literal matrices)
+        record    "weights": keep the weights after every round; "trace": keep every block
+        progress  True for a progress bar, or a function of (rounds done, rounds in all)
+        """
+        if record not in (None, "weights", "trace"):
+            raise InvalidParameter("record", record, "be None, 'weights' or 'trace'")
+        session = self.codec.session(X, Y, init=init, epochs=epochs, padded=self._is_altered())
+        state, history = LoopState(), list[Weights]()
+        engine = self.executor(session, executor, keep_all=record == "trace", state=state)
+
+        def weights_now() -> Weights:
+            return session.decode({a: engine.dump(block) for a, block in state.live.items()})
+
+        with progress_reporter(progress, session.n_rounds) as report:
+
+            def on_round(done: int) -> None:
+                if record == "weights":
+                    history.append(_cloned(weights_now()))
+                if report is not None:
+                    report(done, session.n_rounds)
+
+            watched = report is not None or record == "weights"
+            self._loop(
+                session, engine, state, keep_trace=record == "trace",
+                on_round=on_round if watched else None,
+            )  # fmt: skip
+        return Run(
+            program=self,
+            weights=weights_now(),
+            cost=self._cost(session, state),
+            range_use=engine.watch.max_use,
+            near_kink=engine.watch.near_kink,
+            executor=executor,
+            history=history if record == "weights" else None,
+            trace=state.trace,
+        )
+
+    def predict(self, X: Any, weights: Any, *, executor: ExecutorName = "structured") -> Tensor:
+        """Forward rounds of the transformer with given weights: (n, d) -> (n, k)."""
+        session, address = self.codec.prediction(X, weights, padded=self._is_altered())
+        state, outputs = LoopState(), list[Tensor]()
+        engine = self.executor(session, executor, state=state)
+
+        def on_round(done: int) -> None:
+            outputs.append(self.codec.output_of(engine.dump(state.live[address])))
+
+        self._loop(session, engine, state, on_round=on_round)
+        return torch.cat(outputs, dim=-2)
+
+    def executor(
+        self, session: Session, name: ExecutorName, *, keep_all: bool = False,
+        state: LoopState | None = None,
+    ) -> StructuredExecutor | DenseExecutor:  # fmt: skip
+        """The engine that applies this program's layer in a session."""
+        watch = self._watch(session, state or LoopState())
+        if name == "structured":
+            return StructuredExecutor(
+                self.step, ("top", "bottom"), watch, batched=session.batched, keep_all=keep_all
+            )
+        if name != "dense":
+            raise InvalidParameter("executor", name, "be 'structured' or 'dense'")
+        size = dense_parameters(self.step, self.n_columns)
+        if size > DENSE_PARAMETER_LIMIT:
+            raise AssumptionViolated(
+                f"The literal matrices of this layer have {size:,} entries "
+                f"({size * self.step.attention.levels.element_size() / 1e9:.1f} GB), above the limit of "
+                f"{DENSE_PARAMETER_LIMIT:,}. Use executor='structured', which computes the same function, "
+                "or widths of at most about 24."
+            )
+        return DenseExecutor(self.step, self.layout, self.n_columns, watch)
+
+    def _loop(
+        self, session: Session, engine: Executor, state: LoopState, *,
+        keep_trace: bool = False, on_round: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
+        structured = engine if isinstance(engine, StructuredExecutor) else None
+        with torch.no_grad():
+            execute(
+                session.steps, session.prompt, session.arrivals(structured), engine,
+                state=state, keep_trace=keep_trace, on_round=on_round,
+            )  # fmt: skip
+
+    def _watch(self, session: Session, state: LoopState) -> RangeWatch:
+        # Many problems make large tensors: look at them more often, so that few are kept.
+        every = max(1, min(64, 4096 // max(1, session.n_problems)))
+        return RangeWatch(
+            self.radius, self.slope, lambda largest: session.noise(state.live, largest), every=every
+        )
+
+    def _cost(self, session: Session, state: LoopState) -> Cost:
+        n = session.n_problems
+        return Cost(
+            rounds=state.rounds,
+            blocks=state.blocks_written,
+            live_blocks_max=state.live_blocks_max,
+            dense_flops=n * state.blocks_written * dense_flops_per_step(self.step, self.n_columns),
+            structured_flops=n * state.rounds * session.structured_flops_per_round,
+        )
+
+    def _is_altered(self) -> bool:
+        """Whether some weight differs from what a compiler writes, so that padding must be kept."""
+        checks = [getattr(module, "is_plain", None) for module in self.step.modules()]
+        return not all(check() for check in checks if check is not None)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> str | None:
+        """Write model.safetensors and config.json (slot names included), atomically."""
+        return files.save(self, Path(save_directory), super().save_pretrained, **kwargs)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        files.write_weights(self, save_directory)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **kwargs: Any) -> Program:
+        """Load a program; nothing is unpickled. The weights in the file are the weights that run."""
+        path = Path(pretrained_model_name_or_path)
+        if path.is_dir() or not kwargs:
+            return files.load(path, cls.builders)
+        return super().from_pretrained(str(path), **kwargs)
+
+
+def _cloned(weights: Weights) -> Weights:
+    return [(W.clone(), None if b is None else b.clone()) for W, b in weights]

@@ -1,0 +1,42 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+
+from icgd.problems import Weights
+from icgd.runtime.cost import Cost
+from icgd.runtime.loop import TraceEntry
+from icgd.runtime.watch import KinkReport
+
+if TYPE_CHECKING:
+    from icgd.program.program import Program
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of `program.run`.
+
+    weights        [(W, b), ...] after the last round
+    history        with record="weights": the weights after every round
+    trace          with record="trace": every block the transformer wrote, with what it saw
+    cost           rounds, blocks, live_blocks_max, dense_flops, structured_flops
+    range_use      largest |s| / radius any head was asked
+    near_kink      units met so close to a ReLU's kink that rounding could decide them
+    """
+
+    program: Program
+    weights: Weights
+    cost: Cost
+    range_use: float
+    near_kink: KinkReport
+    executor: Literal["structured", "dense"]
+    history: list[Weights] | None = None
+    trace: list[TraceEntry] = field(default_factory=list)
+
+    def predict(self, X_new: Any) -> Tensor:
+        """The frozen transformer's own forward rounds with the final weights, one row each."""
+        return self.program.predict(X_new, self.weights, executor=self.executor)

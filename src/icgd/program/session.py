@@ -1,0 +1,49 @@
+"""How a construction talks to the runtime: user data in, blocks out; blocks in, results out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from icgd.nn.masks import Address, Step
+from icgd.runtime.blocks import Block
+from icgd.runtime.executors import StructuredExecutor
+
+Arrivals = Callable[[StructuredExecutor | None], Iterator[Mapping[Address, Block]]]
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run, prepared: everything the loop needs and how to read the result.
+
+    arrivals    per round, the blocks that arrive; given the structured executor it may have it read
+                many rounds' inputs off the grid in one call
+    decode      the trained parameters held by the live blocks
+    noise       bound on a pre-activation's error given the largest query; checks gate capacity
+    """
+
+    steps: Sequence[Step]
+    prompt: dict[Address, Block]
+    arrivals: Arrivals
+    n_rounds: int
+    batched: bool
+    n_problems: int
+    structured_flops_per_round: int
+    decode: Callable[[Mapping[Address, Block]], Any]
+    noise: Callable[[Mapping[Address, Block], float], float]
+
+
+class Codec(Protocol):
+    """Encoding and decoding of one construction."""
+
+    def session(self, X: Any, Y: Any, *, init: Any, epochs: int, padded: bool) -> Session:
+        """Check and encode training data and initial weights."""
+
+    def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:
+        """A session whose rounds only predict, and the block that holds the output."""
+
+    def output_of(self, block: Block) -> Tensor:
+        """The prediction held by that block."""

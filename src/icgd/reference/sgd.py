@@ -1,0 +1,55 @@
+"""Exact SGD by PyTorch's own machinery: torch.nn, autograd and torch.optim.SGD, nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from icgd.problems import NetworkSpec, Weights
+
+
+def torch_network(spec: NetworkSpec, weights: Weights) -> nn.Sequential:
+    """The network as a torch.nn.Sequential holding copies of the weights."""
+    modules: list[nn.Module] = []
+    for layer, (W, b) in enumerate(weights, 1):
+        linear = nn.Linear(
+            W.shape[1], W.shape[0], bias=b is not None, dtype=W.dtype, device=W.device
+        )
+        with torch.no_grad():
+            linear.weight.copy_(W)
+            if b is not None:
+                linear.bias.copy_(b)
+        modules.append(linear)
+        if not spec.is_linear(layer):
+            modules.append(nn.ReLU())
+    return nn.Sequential(*modules)
+
+
+def network_weights(network: nn.Sequential) -> Weights:
+    """Copies of a network's weights."""
+    return [
+        (m.weight.detach().clone(), None if m.bias is None else m.bias.detach().clone())
+        for m in network
+        if isinstance(m, nn.Linear)
+    ]
+
+
+def sgd_rounds(
+    spec: NetworkSpec, weights: Weights, X: Tensor, Y: Tensor, lr: float
+) -> Iterator[Weights]:
+    """The weights after every example: one step of torch.optim.SGD on 1/2 |o - y|^2 each.
+
+    Statement: [COT] Definition 2.3
+
+    Differs from the paper: the gradient comes from autograd, not from the printed recursion.
+    """
+    network = torch_network(spec, weights)
+    optimizer = torch.optim.SGD(network.parameters(), lr=lr)
+    for x, y in zip(X, Y, strict=True):
+        optimizer.zero_grad()
+        loss = 0.5 * (network(x) - y).square().sum()
+        loss.backward()
+        optimizer.step()
+        yield network_weights(network)

@@ -1,0 +1,1 @@
+"""The loop, two executors, the range watch, and what a run costs."""

@@ -1,0 +1,104 @@
+"""Two executors of one layer: dense (the proof object) and structured (what users run)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from icgd.layout import Layout
+from icgd.nn.layer import DenseLayer, Layer
+from icgd.nn.masks import Step
+from icgd.runtime.blocks import Block, pack_block, unpack_block
+from icgd.runtime.plan import Plan, PlanBuilder
+from icgd.runtime.watch import RangeWatch
+
+
+class StructuredExecutor:
+    """Runs plans: one per combination of block kinds, made when first met.
+
+    `keep_all` forbids updating weights in place, for when old blocks are still wanted (a trace).
+    """
+
+    def __init__(
+        self, layer: Layer, prefixes: Sequence[str], watch: RangeWatch, *,
+        batched: bool, keep_all: bool = False,
+    ) -> None:  # fmt: skip
+        self.layer, self.prefixes, self.watch = layer, tuple(prefixes), watch
+        self.batched, self.keep_all = batched, keep_all
+        self._plans: dict[tuple[int, ...], Plan] = {}
+        self._kinds: dict[object, int] = {}
+        self.read_grid = layer.attention.reader(layer.radius)
+        self.shares_readings = all(bank.is_plain() for bank in layer.attention.head_banks())
+
+    def load(self, block: Block) -> Block:
+        """Blocks are already in this executor's form."""
+        return block
+
+    def dump(self, block: Block) -> Block:
+        """See load."""
+        return block
+
+    def step(self, blocks: Sequence[Block], step: Step, round_: int) -> Block:
+        """Write the next block from the visible ones."""
+        plan = self._plan(blocks, step)
+        block, registers = plan.run(blocks)
+        block.kind = plan.kind
+        place, layer = step.kind, step.writes[1]
+        for label, index in plan.watched:
+            self.watch.log(round_, place, layer, label, registers[index])
+        return block
+
+    def _plan(self, blocks: Sequence[Block], step: Step) -> Plan:
+        key = (*[b.kind if b.kind >= 0 else self._name(b) for b in blocks], len(step.reusable))
+        plan = self._plans.get(key)
+        if plan is None:
+            reusable = frozenset() if self.keep_all else step.reusable
+            plan = PlanBuilder(
+                self.layer, self.prefixes, blocks, batched=self.batched, reusable=reusable
+            ).build()
+            hats = tuple(slot for slot, _ in plan.hat_stores)
+            plan.kind = self._kinds.setdefault((plan.signature, hats), len(self._kinds))
+            self._plans[key] = plan
+        return plan
+
+    def _name(self, block: Block) -> int:
+        block.kind = self._kinds.setdefault((block.signature, tuple(block.hats)), len(self._kinds))
+        return block.kind
+
+
+class DenseExecutor:
+    """Literal matrices on literal tokens: every column, every head, softmax over the grid."""
+
+    def __init__(
+        self, layer: Layer, block_layout: Layout, n_columns: int, watch: RangeWatch
+    ) -> None:
+        self.dense: DenseLayer = layer.dense(n_columns)
+        self.layout, self.n_columns, self.watch = block_layout, n_columns, watch
+        self._like = layer.attention.levels
+        self._labels = [
+            f"attention.{bank.name}"
+            for bank in layer.attention.head_banks()
+            for _ in range(bank.n_heads)
+        ]
+
+    def load(self, block: Block) -> Tensor:
+        """The block as tokens, (..., column, entry)."""
+        return pack_block(block, self.layout, self.n_columns, self._like)
+
+    def dump(self, tokens: Tensor) -> Block:
+        """Tokens as slots."""
+        return unpack_block(tokens, self.layout)
+
+    def step(self, blocks: Sequence[Tensor], step: Step, round_: int) -> Tensor:
+        """One call of the layer on the stacked visible blocks."""
+        tokens = torch.cat(list(blocks), dim=-1)
+        middle = self.dense.pre(tokens)
+        asked = self.dense.attention.queries(middle)[..., 0]
+        per_label: dict[str, list[int]] = {}
+        for head, label in enumerate(self._labels):
+            per_label.setdefault(label, []).append(head)
+        for label, heads in per_label.items():
+            self.watch.log(round_, step.kind, step.writes[1], label, asked[..., heads])
+        return self.dense.post(self.dense.attention(middle))

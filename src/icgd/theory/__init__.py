@@ -1,0 +1,1 @@
+"""Formulas in plain floats, one function per statement, with their inverses."""

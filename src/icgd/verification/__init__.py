@@ -1,0 +1,1 @@
+"""Programs against the oracle: step by step, round by round, theorem by theorem."""
