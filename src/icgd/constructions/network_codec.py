@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.nn.masks import Address, DynamicMask
+from icgd.nn.masks import Address
 from icgd.problems import NetworkSpec, Weights
 from icgd.program.session import Session
 from icgd.runtime.blocks import Block, make_block
@@ -17,7 +17,7 @@ from icgd.runtime.executors import StructuredExecutor
 from icgd.theory.spectral import GridGeometry, head_error
 
 DATA_FLAGS = {"not_forward": 1.0, "not_backward": 1.0}
-BACKWARD_FLAGS = {"not_forward": 1.0, "not_data": 1.0}
+LAYER_FLAGS = {"not_forward": 1.0, "not_data": 1.0}
 CHUNK = 256
 """Rounds whose inputs are read off the grid in one call."""
 
@@ -55,6 +55,8 @@ class NetworkCodec:
         self.spec, self.geometry, self.capacity = spec, geometry, capacity
         # A one-element list holding a live parameter: it follows the program to other devices.
         self._like = like
+        self.data_flags = dict(DATA_FLAGS)
+        self.layer_flags = dict(LAYER_FLAGS)
 
     @property
     def like(self) -> Tensor:
@@ -89,6 +91,22 @@ class NetworkCodec:
         out = block.value("out")
         assert isinstance(out, Tensor)
         return out[..., : self.spec.widths[-1]].unsqueeze(-2)
+
+    def is_plain(self) -> bool:
+        """See Codec."""
+        return self.data_flags == DATA_FLAGS and self.layer_flags == LAYER_FLAGS
+
+    def problems(self, X: Any, Y: Any, init: Any) -> list[tuple[Tensor, Tensor, Weights]]:
+        """See Codec."""
+        x = self._examples("X", X, self.spec.widths[0])
+        y = self._examples("Y", Y, self.spec.widths[-1])
+        weights = self._weights("init", init, x.shape[:-2])
+        if x.dim() == 2:
+            return [(x, y, weights)]
+        return [
+            (x[i], y[i], [(W[i], None if b is None else b[i]) for W, b in weights])
+            for i in range(x.shape[0])
+        ]
 
     # -- checks -----------------------------------------------------------------------------------
 
@@ -154,15 +172,11 @@ class NetworkCodec:
         *,
         predict: bool,
     ) -> Session:
-        spec = self.spec
-        mask = DynamicMask(spec.n_layers)
-
         def arrivals(executor: StructuredExecutor | None) -> Iterator[Mapping[Address, Block]]:
             for _ in range(epochs):
                 yield from self._arrivals(x, y, executor, padded)
 
         return Session(
-            steps=mask.forward_steps() if predict else mask.steps(),
             prompt={
                 ("B", i): self._layer_block(i, W, b, padded) for i, (W, b) in enumerate(weights, 1)
             },
@@ -171,6 +185,7 @@ class NetworkCodec:
             batched=x.dim() == 3,
             n_problems=x.shape[0] if x.dim() == 3 else 1,
             structured_flops_per_round=self._structured_flops(predict),
+            wanted=self._wanted(predict),
             decode=self._decode,
             noise=self._noise,
         )
@@ -181,7 +196,7 @@ class NetworkCodec:
             values["bias"] = self._fit(b, padded, 1)
         if self.spec.is_linear(layer):
             values["linear"] = 1.0
-        return make_block({**values, **BACKWARD_FLAGS})
+        return make_block({**values, **self.layer_flags})
 
     def _fit(self, value: Tensor, padded: bool, n_axes: int) -> Tensor:
         if not padded:
@@ -193,7 +208,7 @@ class NetworkCodec:
         self, x: Tensor, y: Tensor | None, executor: StructuredExecutor | None, padded: bool
     ) -> Iterator[Mapping[Address, Block]]:
         share = executor is not None and executor.shares_readings
-        template = make_block({"out": x, **DATA_FLAGS}).signature
+        template = make_block({"out": x, **self.data_flags}).signature
         for start in range(0, x.shape[-2], CHUNK):
             rows = self._fit(x[..., start : start + CHUNK, :], padded, 1)
             xs = rows.unbind(-2)
@@ -208,14 +223,28 @@ class NetworkCodec:
                 else:
                     yield {("X", 0): X, ("Y", 0): Block({"out": ys[i]}, template)}
 
+    def _wanted(self, predict: bool) -> dict[Address, frozenset[str]]:
+        n = self.spec.n_layers
+        if predict:
+            return {("F", n): frozenset({"out"})}
+        return {("B", i): frozenset({"weight", "bias"}) for i in range(1, n + 1)}
+
     def _decode(self, live: Mapping[Address, Block]) -> Weights:
         weights: Weights = []
         for i in range(1, self.spec.n_layers + 1):
             block = live[("B", i)]
             d_out, d_in = self.spec.widths[i], self.spec.widths[i - 1]
-            W = block.slots["weight"][..., :d_out, :d_in]
-            weights.append((W, block.slots["bias"][..., :d_out] if self.spec.bias else None))
+            W = self._slot(block, "weight", 2)[..., :d_out, :d_in]
+            b = self._slot(block, "bias", 1)[..., :d_out] if self.spec.bias else None
+            weights.append((W, b))
         return weights
+
+    def _slot(self, block: Block, slot: str, n_axes: int) -> Tensor:
+        """A slot as a tensor, also where a block knows it to be constant."""
+        value = block.value(slot)
+        if isinstance(value, Tensor):
+            return value
+        return self.like.new_full((self.spec.d_model,) * n_axes, value)
 
     # -- numbers ----------------------------------------------------------------------------------
 
@@ -227,7 +256,7 @@ class NetworkCodec:
             block = live[("B", i)]
             if isinstance(block, Tensor):
                 continue  # literal tokens: the dense executor logs no pre-activations
-            W = block.slots["weight"]
+            W = self._slot(block, "weight", 2)
             size = float(W.abs().max())
             if not size <= self.capacity:
                 raise AssumptionViolated(

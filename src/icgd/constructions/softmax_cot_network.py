@@ -97,9 +97,10 @@ def step_kinds(spec: NetworkSpec) -> list[StepKind]:
             routes.append(Route({f"{layer_block}/bias": 1.0}, "bias"))
             if direction == "forward":
                 routes.append(Route({f"{layer_block}/bias": 1.0}, "z"))
-        if linear_output:
-            routes.append(Route({f"{layer_block}/linear": 1.0}, "linear"))
         return routes
+
+    def flags(layer_block: str) -> dict[str, str]:
+        return {"linear": f"{layer_block}/linear"} if linear_output else {}
 
     def forward(name: str, layer_block: str, asks: str, off: tuple[str, ...]) -> StepKind:
         return StepKind(
@@ -107,7 +108,8 @@ def step_kinds(spec: NetworkSpec) -> list[StepKind]:
             off=off,
             routes=[Route({asks: 1.0}, "query_forward"), *carried(layer_block, "forward")],
             raises=("is_forward",) if linear_output else ("is_forward", "hidden"),
-            marks={"hidden": f"{layer_block}/linear"} if linear_output else None,
+            carries=flags(layer_block),
+            marks={"hidden": f"{layer_block}/linear"} if linear_output else {},
         )
 
     return [
@@ -125,6 +127,7 @@ def step_kinds(spec: NetworkSpec) -> list[StepKind]:
                 ),
                 *carried("top", "backward"),
             ],
+            carries=flags("top"),
             raises=("is_backward",),
         ),
         StepKind(
@@ -135,6 +138,7 @@ def step_kinds(spec: NetworkSpec) -> list[StepKind]:
                 Route({"top/inp": 1.0}, "delta", closed="bottom/closed"),
                 *carried("bottom", "backward"),
             ],
+            carries=flags("bottom"),
             raises=("is_backward",),
         ),
     ]

@@ -8,7 +8,7 @@ adds gates and touches no other kind, because a shut gate is exactly zero.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -32,6 +32,7 @@ class StepKind:
     """A kind of step: where its operands come from and which flags the block it writes carries.
 
     off     flags of the stacked input, all 0 on this kind and at least one >= 1 on every other
+    carries flags of the input that are passed on: target <- source
     raises  scalar slots of the working token that are 1 on this kind
     marks   scalar slots raised unless the named flag slot is 1
     """
@@ -39,8 +40,9 @@ class StepKind:
     name: str
     off: tuple[str, ...]
     routes: Sequence[Route]
+    carries: Mapping[str, str] = field(default_factory=dict)
     raises: tuple[str, ...] = ()
-    marks: Mapping[str, str] | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
 def router(
@@ -62,13 +64,17 @@ def router(
                 capacity=capacity, dtype=dtype,
             )  # fmt: skip
         shut = dict.fromkeys(kind.off, -1.0)
+        for slot, flag in kind.carries.items():
+            # A flag is 0 or 1, so one unit carries it: relu(flag - off).
+            parts[f"{kind.name}:{flag}>{slot}"] = Units(
+                (), {**shut, flag: 1.0}, {slot: 1.0}, dtype=dtype
+            )
         if kind.raises:
             parts[f"{kind.name}:raise"] = Units(
                 (), shut, dict.fromkeys(kind.raises, 1.0), bias=1.0, dtype=dtype
             )
-        for slot, unless in (kind.marks or {}).items():
+        for slot, unless in kind.marks.items():
             parts[f"{kind.name}:mark-{slot}"] = Units(
                 (), {**shut, unless: -1.0}, {slot: 1.0}, bias=1.0, dtype=dtype
             )
-    # Module names must not contain dots; slots are written with slashes.
     return parts

@@ -17,7 +17,7 @@ from torch import nn
 from icgd.certificate import Certificate
 from icgd.gadgets.gate import gate_strength
 from icgd.nn.feedforward import Units
-from icgd.nn.structured import ZERO, Builder, Closed, Const, Reg, Zero, uniform
+from icgd.nn.structured import ZERO, Builder, Closed, Const, Reg, Zero
 
 
 def closed_slope(radius: float, dtype: torch.dtype) -> float:
@@ -60,20 +60,8 @@ class ClosedUnit(nn.Module):
         return [self.ramp, self.cap, self.one]
 
     def is_plain(self) -> bool:
-        """Whether the weights are those of a closed unit."""
-        bias = self.cap.bias
-        return (
-            [uniform(u.read[self.z].data) for u in (self.ramp, self.cap)] == [self.slope] * 2
-            and all(
-                (uniform(u.read[self.linear].data) or 0.0) <= -self.block
-                for u in (self.ramp, self.cap)
-                if self.linear is not None
-            )
-            and [uniform(u.write[self.target].data) for u in self.units()] == [-1.0, 1.0, 1.0]
-            and bias is not None
-            and uniform(bias.data) == -1.0
-            and uniform(self.one.read[self.hidden].data) == 1.0
-        )
+        """Whether every weight is the one that was compiled."""
+        return all(group.is_plain() for group in self.units())
 
     def emit(self, b: Builder) -> None:
         """Hidden layer: remember the activation instead of writing 0s and 1s out."""
@@ -119,14 +107,8 @@ class Rectifier(nn.Module):
         return [self.positive, self.negative]
 
     def is_plain(self) -> bool:
-        """Whether the weights are those of a rectifier."""
-        return (
-            uniform(self.positive.read[self.z].data) == 1.0
-            and uniform(self.negative.read[self.z].data) == -1.0
-            and (uniform(self.negative.read[self.hidden].data) or 0.0) <= -self.strength
-            and uniform(self.positive.write[self.target].data) == 1.0
-            and uniform(self.negative.write[self.target].data) == -1.0
-        )
+        """Whether every weight is the one that was compiled."""
+        return all(group.is_plain() for group in self.units())
 
     def emit(self, b: Builder) -> None:
         """relu or copy, as the flag says."""

@@ -52,6 +52,7 @@ class Units(nn.Module):
         self.shape = shape
         self.read = nn.ParameterDict({s: frozen(c, shape, dtype) for s, c in reads.items()})
         self.write = nn.ParameterDict({s: frozen(c, shape, dtype) for s, c in writes.items()})
+        self._compiled = (dict(reads), dict(writes), bias)
         # No parameter for an absent bias: a weight that is always zero would be dead weight.
         self.bias = frozen(bias, shape, dtype) if bias else None
 
@@ -63,6 +64,15 @@ class Units(nn.Module):
     def units(self) -> list[Units]:
         """The group itself."""
         return [self]
+
+    def is_plain(self) -> bool:
+        """Whether every weight is the one that was compiled."""
+        reads, writes, bias = self._compiled
+        return (
+            all(uniform(self.read[slot]) == coef for slot, coef in reads.items())
+            and all(uniform(self.write[slot]) == coef for slot, coef in writes.items())
+            and (self.bias is None or uniform(self.bias) == bias)
+        )
 
     def emit(self, b: Builder) -> None:
         """Evaluate every unit entry by entry; constants are folded when no tensor is involved."""
@@ -111,17 +121,18 @@ class Skip(nn.Module):
         super().__init__()
         self.source, self.target = source, target
         self.coef = frozen(coef, shape, dtype)
+        self._compiled = float(self.coef.reshape(-1)[0])
 
     def is_plain(self) -> bool:
-        """Whether all entries are scaled alike."""
-        return uniform(self.coef.data) is not None
+        """Whether every weight is the one that was compiled."""
+        return uniform(self.coef) == self._compiled
 
     def emit(self, b: Builder) -> None:
         """Pass the value on, scaled."""
         value = b.read(self.source)
         if isinstance(value, Zero):
             return
-        scale = uniform(self.coef.data)
+        scale = uniform(self.coef)
         b.write(self.target, value, self.coef.data if scale is None else scale)
 
 
@@ -132,6 +143,11 @@ class Constant(nn.Module):
         super().__init__()
         self.target = target
         self.value = frozen(value, (), dtype)
+        self._compiled = value
+
+    def is_plain(self) -> bool:
+        """Whether the constant is the one that was compiled."""
+        return uniform(self.value) == self._compiled
 
     def emit(self, b: Builder) -> None:
         """Write the constant."""

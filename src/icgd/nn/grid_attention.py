@@ -8,6 +8,7 @@ multiplies the number s with the vector it collects.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,10 +19,8 @@ from torch import Tensor, nn
 from icgd.layout import Layout, Slot
 from icgd.nn.attention import attention
 from icgd.nn.feedforward import frozen
+from icgd.nn.grid_reader import FACTORED_LIMIT, PairReader, read_shifted
 from icgd.nn.structured import Builder, Reg, Zero, uniform
-
-FACTORED_LIMIT = {torch.float64: 300.0, torch.float32: 40.0}
-"""Largest score for which exp(score) is formed without subtracting the maximum first."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class HeadBank(nn.Module):
     def is_plain(self) -> bool:
         """Whether query and key weights are all one, so that all heads read the grid alike."""
         weights = (*self.query.values(), self.query_one, self.key_linear, self.key_quadratic)
-        return all(uniform(w.data) == 1.0 for w in weights)
+        return all(uniform(w) == 1.0 for w in weights)
 
 
 class GridAttention(nn.Module):
@@ -76,10 +75,11 @@ class GridAttention(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.layout = layout
-        level = torch.tensor(list(levels), dtype=torch.float64)
+        self._levels, self._beta = tuple(levels), beta
+        level, linear, quadratic = self._compiled_tables()
         self.levels = frozen(level, level.shape, dtype)
-        self.linear = frozen(2 * beta * level, level.shape, dtype)
-        self.quadratic = frozen(-beta * level * level, level.shape, dtype)
+        self.linear = frozen(linear, level.shape, dtype)
+        self.quadratic = frozen(quadratic, level.shape, dtype)
         self.spread = nn.ParameterDict({s: frozen(1.0, layout[s].shape, dtype) for s in spread})
         self.banks = nn.ModuleDict({bank.name: bank for bank in banks})
         self.grid_layout = Layout(
@@ -96,18 +96,26 @@ class GridAttention(nn.Module):
         return [bank for bank in self.banks.values() if isinstance(bank, HeadBank)]
 
     def is_plain(self) -> bool:
-        """Whether every value path weighs all entries alike."""
+        """Whether the grid and every value path are as compiled, so that zeros stay zeros."""
+        tables = (self.levels, self.linear, self.quadratic)
         return all(
-            uniform(self._path_weight(bank, path)) is not None
+            torch.equal(now, then.to(now))
+            for now, then in zip(tables, self._compiled_tables(), strict=True)
+        ) and all(
+            self._path_scale(bank, path) == float(self.levels.new_tensor(path.scale))
             for bank in self.head_banks()
             for path in bank.paths
         )
+
+    def _compiled_tables(self) -> tuple[Tensor, Tensor, Tensor]:
+        level = torch.tensor(self._levels, dtype=torch.float64)
+        return level, 2 * self._beta * level, -self._beta * level * level
 
     def reader(self, radius: float) -> Callable[[Tensor], Tensor]:
         """The function s -> softmax-weighted mean of the levels, entry by entry.
 
         Levels come in +- pairs, and the sum is taken over differences of a pair, so that s = 0 reads
-        exactly 0. Where no score can overflow, exp(2 beta s L) of one half gives both.
+        exactly 0. Where no score can overflow, sinh and cosh of 2 beta s L give both.
         """
         L, a, c = self.levels.data, self.linear.data, self.quadratic.data
         plus, minus = slice(0, None, 2), slice(1, None, 2)
@@ -120,11 +128,10 @@ class GridAttention(nn.Module):
         if not paired:
             return lambda s: torch.softmax(s.unsqueeze(-1) * a + c, dim=-1) @ L
         rate, rest, level = a[plus].clone(), c[plus].clone(), L[plus].clone()
-        largest = float(rate.abs().max()) * radius + float(rest.abs().max())
+        largest = max(float(rate.abs().max()) * radius, float(rest.abs().max()))
         if largest > FACTORED_LIMIT[L.dtype]:
-            return lambda s: _read_shifted(s, rate, rest, level)
-        mass = rest.exp()
-        return _FactoredReader(rate, mass, mass * level)
+            return lambda s: read_shifted(s, rate, rest, level)
+        return PairReader(rate, rest.exp(), level)
 
     def emit(self, b: Builder, radius: float) -> None:
         """Heads as matrix products: read the queries off the grid once, then multiply."""
@@ -150,17 +157,20 @@ class GridAttention(nn.Module):
             if isinstance(source, Zero):
                 continue
             source = b.tensor(source, self.levels)
-            weight = self._path_weight(bank, path)
-            coef = uniform(weight)
+            coef = self._path_scale(bank, path)
             if coef is None:
-                source, hat_in, coef = self._weighted(b, path, source, hat, weight)
-            else:
-                hat_in = hat
-            if path.put == "column":
-                b.write_product(path.target, "outer", source, hat_in, coef)
+                self._emit_uneven(b, path, source, hat, self._path_weight(bank, path))
+            elif path.put == "column":
+                b.write_product(path.target, "outer", source, hat, coef)
             else:
                 kind = "matvec" if path.take == "column" else "matvec_t"
-                b.write_product(path.target, kind, source, hat_in, coef)
+                b.write_product(path.target, kind, source, hat, coef)
+
+    def _path_scale(self, bank: HeadBank, path: ValuePath) -> float | None:
+        """The common weight of a path, or None if its entries are weighted differently."""
+        factors = (bank.value[path.name], bank.output[path.name], self.spread[path.source])
+        scales = [uniform(factor) for factor in factors]
+        return None if None in scales else math.prod(s for s in scales if s is not None)
 
     def _path_weight(self, bank: HeadBank, path: ValuePath) -> Tensor:
         """Product of value, output and spreading weights, shaped (head, value entry)."""
@@ -168,18 +178,20 @@ class GridAttention(nn.Module):
         spread = spread.T if path.take == "column" else spread
         return bank.value[path.name].data * bank.output[path.name].data * spread
 
-    def _weighted(
+    def _emit_uneven(
         self, b: Builder, path: ValuePath, source: Reg, hat: Reg, weight: Tensor
-    ) -> tuple[Reg, Reg, float]:
+    ) -> None:
         """Uneven weights (never compiled, only met in altered programs): weigh the matrix itself."""
         if path.put == "column":
             update = b.compute(
                 lambda v, s: weight.T * v.unsqueeze(-1) * s.unsqueeze(-2), [source, hat]
             )
             b.write(path.target, update)
-            return source, hat, 0.0
+            return
         shaped = weight.T if path.take == "column" else weight
-        return b.compute(lambda m: m * shaped, [source]), hat, 1.0
+        weighted = b.compute(lambda m: m * shaped, [source])
+        kind = "matvec" if path.take == "column" else "matvec_t"
+        b.write_product(path.target, kind, weighted, hat, 1.0)
 
     def _mixed_query(self, b: Builder, bank: HeadBank) -> Reg | Zero:
         regs, coefs = [], []
@@ -284,23 +296,3 @@ class DenseGridAttention(nn.Module):
         k = grid.unsqueeze(-3) @ self.W_K
         v = grid.unsqueeze(-3) @ self.W_V
         return tokens + (attention(q, k, v) @ self.W_O).sum(dim=-3)
-
-
-def _read_shifted(s: Tensor, rate: Tensor, rest: Tensor, level: Tensor) -> Tensor:
-    """Pairwise evaluation with the maximum subtracted: safe for any temperature."""
-    up = s.unsqueeze(-1) * rate
-    top = (up.abs() + rest).amax(dim=-1, keepdim=True)
-    plus, minus = torch.exp(up + rest - top), torch.exp(rest - up - top)
-    return (plus - minus) @ level / (plus + minus).sum(dim=-1)
-
-
-class _FactoredReader:
-    """Pairwise evaluation from one exponential per pair: exp(rest) and its moment are constants."""
-
-    def __init__(self, rate: Tensor, mass: Tensor, moment: Tensor) -> None:
-        self.rate, self.mass, self.moment = rate, mass, moment
-
-    def __call__(self, s: Tensor) -> Tensor:
-        up = torch.exp(s.unsqueeze(-1) * self.rate)
-        down = up.reciprocal()
-        return torch.matmul(up - down, self.moment) / torch.matmul(up + down, self.mass)

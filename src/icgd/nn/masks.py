@@ -30,6 +30,9 @@ class MaskRule(Protocol):
     def steps(self) -> Sequence[Step]:
         """The steps of a round in order."""
 
+    def forward_steps(self) -> Sequence[Step]:
+        """The steps of a round that only predicts."""
+
 
 @dataclass(frozen=True)
 class DynamicMask:

@@ -7,12 +7,14 @@ of a layer describes its own effect on such symbolic values through a `Builder`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,29 @@ class Builder(Protocol):
         """Have the range watch look at this register."""
 
 
+_remembered: ContextVar[dict[int, float | None] | None] = ContextVar("_remembered", default=None)
+
+
+@contextmanager
+def weights_stay_fixed() -> Iterator[None]:
+    """Within this context no weight changes, so what was found out about one need not be again."""
+    if _remembered.get() is not None:
+        yield
+        return
+    token = _remembered.set({})
+    try:
+        yield
+    finally:
+        _remembered.reset(token)
+
+
 def uniform(values: Tensor) -> float | None:
     """The common entry of a weight tensor, or None if its entries differ."""
-    first = values.reshape(-1)[0]
-    return float(first) if bool(torch.all(values == first)) else None
+    memo = _remembered.get() if isinstance(values, nn.Parameter) else None
+    if memo is not None and id(values) in memo:
+        return memo[id(values)]
+    flat = values.detach().reshape(-1)
+    common = float(flat[0]) if bool(torch.all(flat == flat[0])) else None
+    if memo is not None:
+        memo[id(values)] = common
+    return common

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,8 @@ from icgd.certificate import Certificate
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.layout import Layout
 from icgd.nn.layer import Layer
-from icgd.nn.masks import MaskRule
+from icgd.nn.masks import MaskRule, Step
+from icgd.nn.structured import weights_stay_fixed
 from icgd.problems import Weights
 from icgd.program import files
 from icgd.program.progress import progress_reporter
@@ -26,7 +27,7 @@ from icgd.runtime.loop import Executor, LoopState, execute
 from icgd.runtime.watch import RangeWatch
 
 ExecutorName = Literal["structured", "dense"]
-Record = Literal["weights", "trace"]
+Record = Literal["weights", "trace"] | Callable[[int, Weights], None]
 
 DENSE_PARAMETER_LIMIT = 40_000_000
 """About 24 columns: above it the literal matrices of a layer take gigabytes."""
@@ -58,6 +59,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         self.config = dict(config)
         self.mask, self.layout, self.codec = mask, layout, codec
         self.certificate, self.slope, self.feed = certificate, slope, feed
+        self._compiled_mask = mask
 
     @property
     def dtype(self) -> torch.dtype:
@@ -101,11 +103,20 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         X, Y      (n, d) and (n, k), or (b, n, d) and (b, n, k) for b problems at once
         init      [(W, b), ...], batched likewise
         executor  "structured" (fast) or "dense" (literal matrices)
-        record    "weights": keep the weights after every round; "trace": keep every block
+        record    "weights": keep the weights after every round; "trace": keep every block; a function
+                  of (round, weights) is called after every round and must not keep the tensors
         progress  True for a progress bar, or a function of (rounds done, rounds in all)
         """
-        if record not in (None, "weights", "trace"):
-            raise InvalidParameter("record", record, "be None, 'weights' or 'trace'")
+        if not callable(record) and record not in (None, "weights", "trace"):
+            raise InvalidParameter("record", record, "be None, 'weights', 'trace' or a function")
+        self._check_dtype()
+        with weights_stay_fixed():
+            return self._train(X, Y, init, epochs, executor, record, progress)
+
+    def _train(
+        self, X: Any, Y: Any, init: Any, epochs: int, executor: ExecutorName,
+        record: Record | None, progress: bool | Callable[[int, int], None],
+    ) -> Run:  # fmt: skip
         session = self.codec.session(X, Y, init=init, epochs=epochs, padded=self._is_altered())
         state, history = LoopState(), list[Weights]()
         engine = self.executor(session, executor, keep_all=record == "trace", state=state)
@@ -118,12 +129,14 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             def on_round(done: int) -> None:
                 if record == "weights":
                     history.append(_cloned(weights_now()))
+                elif callable(record):
+                    record(done, weights_now())
                 if report is not None:
                     report(done, session.n_rounds)
 
-            watched = report is not None or record == "weights"
+            watched = report is not None or record == "weights" or callable(record)
             self._loop(
-                session, engine, state, keep_trace=record == "trace",
+                self.mask.steps(), session, engine, state, keep_trace=record == "trace",
                 on_round=on_round if watched else None,
             )  # fmt: skip
         return Run(
@@ -146,7 +159,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         def on_round(done: int) -> None:
             outputs.append(self.codec.output_of(engine.dump(state.live[address])))
 
-        self._loop(session, engine, state, on_round=on_round)
+        with weights_stay_fixed():
+            self._loop(self.mask.forward_steps(), session, engine, state, on_round=on_round)
         return torch.cat(outputs, dim=-2)
 
     def executor(
@@ -157,7 +171,12 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         watch = self._watch(session, state or LoopState())
         if name == "structured":
             return StructuredExecutor(
-                self.step, ("top", "bottom"), watch, batched=session.batched, keep_all=keep_all
+                self.step,
+                ("top", "bottom"),
+                watch,
+                batched=session.batched,
+                keep_all=keep_all,
+                wanted=session.wanted,
             )
         if name != "dense":
             raise InvalidParameter("executor", name, "be 'structured' or 'dense'")
@@ -172,13 +191,13 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         return DenseExecutor(self.step, self.layout, self.n_columns, watch)
 
     def _loop(
-        self, session: Session, engine: Executor, state: LoopState, *,
+        self, steps: Sequence[Step], session: Session, engine: Executor, state: LoopState, *,
         keep_trace: bool = False, on_round: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
         structured = engine if isinstance(engine, StructuredExecutor) else None
         with torch.no_grad():
             execute(
-                session.steps, session.prompt, session.arrivals(structured), engine,
+                steps, session.prompt, session.arrivals(structured), engine,
                 state=state, keep_trace=keep_trace, on_round=on_round,
             )  # fmt: skip
 
@@ -199,8 +218,21 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             structured_flops=n * state.rounds * session.structured_flops_per_round,
         )
 
+    def _check_dtype(self) -> None:
+        compiled = self.config["dtype"]
+        if str(self.dtype) != f"torch.{compiled}":
+            raise AssumptionViolated(
+                f"The program was compiled for {compiled} and its weights are {self.dtype}; gates and heads "
+                f"are exact only in the precision they were compiled for. Recompile with dtype={self.dtype}."
+            )
+
     def _is_altered(self) -> bool:
-        """Whether some weight differs from what a compiler writes, so that padding must be kept."""
+        """Whether anything differs from what was compiled: then zeros may not stay zeros.
+
+        Smaller layers are computed without their padding only as long as it is provably zero.
+        """
+        if self.mask is not self._compiled_mask or not self.codec.is_plain():
+            return True
         checks = [getattr(module, "is_plain", None) for module in self.step.modules()]
         return not all(check() for check in checks if check is not None)
 

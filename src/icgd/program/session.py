@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from icgd.nn.masks import Address, Step
+from icgd.nn.masks import Address
 from icgd.runtime.blocks import Block
 from icgd.runtime.executors import StructuredExecutor
 
@@ -21,17 +21,18 @@ class Session:
 
     arrivals    per round, the blocks that arrive; given the structured executor it may have it read
                 many rounds' inputs off the grid in one call
+    wanted      slots of live blocks that decode reads
     decode      the trained parameters held by the live blocks
     noise       bound on a pre-activation's error given the largest query; checks gate capacity
     """
 
-    steps: Sequence[Step]
     prompt: dict[Address, Block]
     arrivals: Arrivals
     n_rounds: int
     batched: bool
     n_problems: int
     structured_flops_per_round: int
+    wanted: Mapping[Address, frozenset[str]]
     decode: Callable[[Mapping[Address, Block]], Any]
     noise: Callable[[Mapping[Address, Block], float], float]
 
@@ -44,6 +45,12 @@ class Codec(Protocol):
 
     def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:
         """A session whose rounds only predict, and the block that holds the output."""
+
+    def is_plain(self) -> bool:
+        """Whether the flags of the prompt are the ones the layer was compiled for."""
+
+    def problems(self, X: Any, Y: Any, init: Any) -> list[tuple[Tensor, Tensor, Any]]:
+        """The independent problems in checked data, one (X, Y, init) each."""
 
     def output_of(self, block: Block) -> Tensor:
         """The prediction held by that block."""

@@ -1,3 +1,5 @@
 """Exact optimizers: the oracle that judges compiled programs."""
 
+from icgd.reference.sgd import sgd_round as sgd_round
 from icgd.reference.sgd import sgd_rounds as sgd_rounds
+from icgd.reference.sgd import torch_network as torch_network

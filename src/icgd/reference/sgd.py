@@ -36,6 +36,12 @@ def network_weights(network: nn.Sequential) -> Weights:
     ]
 
 
+def sgd_round(spec: NetworkSpec, weights: Weights, x: Tensor, y: Tensor, lr: float) -> Weights:
+    """The weights after one example, from the given ones."""
+    (after,) = sgd_rounds(spec, weights, x.unsqueeze(0), y.unsqueeze(0), lr)
+    return after
+
+
 def sgd_rounds(
     spec: NetworkSpec, weights: Weights, X: Tensor, Y: Tensor, lr: float
 ) -> Iterator[Weights]:
@@ -48,8 +54,9 @@ def sgd_rounds(
     network = torch_network(spec, weights)
     optimizer = torch.optim.SGD(network.parameters(), lr=lr)
     for x, y in zip(X, Y, strict=True):
-        optimizer.zero_grad()
-        loss = 0.5 * (network(x) - y).square().sum()
-        loss.backward()
-        optimizer.step()
+        with torch.enable_grad():
+            optimizer.zero_grad()
+            loss = 0.5 * (network(x) - y).square().sum()
+            loss.backward()
+            optimizer.step()
         yield network_weights(network)

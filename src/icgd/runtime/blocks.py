@@ -18,7 +18,7 @@ Tag = float | str
 class Block:
     """Slot values of one block; slots not mentioned are exactly zero.
 
-    signature  the slots with their tags, the part of a block a plan may depend on
+    signature  the slots with their tags in alphabetical order, all that a plan may depend on
     hats       what the grid reads for a slot, where it has been computed already
     kind       a number for signature and hats together, given by the executor that met it first
     """
@@ -52,12 +52,12 @@ def closed_from(activation: Tensor, slope: float) -> Tensor:
 def make_block(values: Mapping[str, Tensor | float]) -> Block:
     """A block from plain values; numbers are flags, tensors are data."""
     slots = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    signature: tuple[tuple[str, Tag], ...] = tuple(
-        (name, "tensor" if isinstance(value, Tensor) else float(value))
+    tags: dict[str, Tag] = {
+        name: "tensor" if isinstance(value, Tensor) else float(value)
         for name, value in values.items()
         if isinstance(value, Tensor) or value != 0.0
-    )
-    return Block(slots, signature)
+    }
+    return Block(slots, tuple(sorted(tags.items())))
 
 
 def pack_block(block: Block, layout: Layout, n_columns: int, like: Tensor) -> Tensor:

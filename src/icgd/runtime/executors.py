@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from icgd.layout import Layout
 from icgd.nn.layer import DenseLayer, Layer
-from icgd.nn.masks import Step
+from icgd.nn.masks import Address, Step
 from icgd.runtime.blocks import Block, pack_block, unpack_block
 from icgd.runtime.plan import Plan, PlanBuilder
+from icgd.runtime.round_plan import Linker, RoundPlan
 from icgd.runtime.watch import RangeWatch
 
 
 class StructuredExecutor:
     """Runs plans: one per combination of block kinds, made when first met.
 
-    `keep_all` forbids updating weights in place, for when old blocks are still wanted (a trace).
+    keep_all  never update weights in place, for when old blocks are still wanted (a trace)
+    wanted    slots that outlive a round, besides what the next round reads; all others may be skipped
     """
 
     def __init__(
         self, layer: Layer, prefixes: Sequence[str], watch: RangeWatch, *,
         batched: bool, keep_all: bool = False,
+        wanted: Mapping[Address, frozenset[str]] | None = None,
     ) -> None:  # fmt: skip
         self.layer, self.prefixes, self.watch = layer, tuple(prefixes), watch
         self.batched, self.keep_all = batched, keep_all
-        self._plans: dict[tuple[int, ...], Plan] = {}
+        self.wanted = dict(wanted or {})
+        self._plans: dict[object, Plan] = {}
+        self._rounds: dict[tuple[int, ...], RoundPlan] = {}
         self._kinds: dict[object, int] = {}
         self.read_grid = layer.attention.reader(layer.radius)
         self.shares_readings = all(bank.is_plain() for bank in layer.attention.head_banks())
@@ -44,27 +49,39 @@ class StructuredExecutor:
         """Write the next block from the visible ones."""
         plan = self._plan(blocks, step)
         block, registers = plan.run(blocks)
-        block.kind = plan.kind
-        place, layer = step.kind, step.writes[1]
         for label, index in plan.watched:
-            self.watch.log(round_, place, layer, label, registers[index])
+            self.watch.log(round_, step.kind, step.writes[1], label, registers[index])
         return block
 
+    def round(self, live: dict[Address, Block], steps: Sequence[Step], round_: int) -> None:
+        """All steps of a round in one go, keeping only what the session wants to see again."""
+        key = tuple(self._kind(live[address]) for address in live)
+        linked = self._rounds.get(key)
+        if linked is None:
+            linked = Linker(live, self._plan).link(steps, self.wanted)
+            for template, _ in linked.results.values():
+                self._kind(template)
+            self._rounds[key] = linked
+        registers = linked.run(live)
+        linked.store(live, registers)
+        self.watch.log_round(round_, linked.watched, registers)
+
     def _plan(self, blocks: Sequence[Block], step: Step) -> Plan:
-        key = (*[b.kind if b.kind >= 0 else self._name(b) for b in blocks], len(step.reusable))
+        key = (*[self._kind(block) for block in blocks], step.reusable)
         plan = self._plans.get(key)
         if plan is None:
             reusable = frozenset() if self.keep_all else step.reusable
             plan = PlanBuilder(
                 self.layer, self.prefixes, blocks, batched=self.batched, reusable=reusable
             ).build()
-            hats = tuple(slot for slot, _ in plan.hat_stores)
-            plan.kind = self._kinds.setdefault((plan.signature, hats), len(self._kinds))
             self._plans[key] = plan
         return plan
 
-    def _name(self, block: Block) -> int:
-        block.kind = self._kinds.setdefault((block.signature, tuple(block.hats)), len(self._kinds))
+    def _kind(self, block: Block) -> int:
+        """A small number for everything of a block that a plan may depend on."""
+        if block.kind < 0:
+            named = (block.signature, tuple(block.hats))
+            block.kind = self._kinds.setdefault(named, len(self._kinds))
         return block.kind
 
 
@@ -102,3 +119,8 @@ class DenseExecutor:
         for label, heads in per_label.items():
             self.watch.log(round_, step.kind, step.writes[1], label, asked[..., heads])
         return self.dense.post(self.dense.attention(middle))
+
+    def round(self, live: dict[Address, Tensor], steps: Sequence[Step], round_: int) -> None:
+        """All steps of a round, one call of the layer each."""
+        for step in steps:
+            live[step.writes] = self.step([live[a] for a in step.reads], step, round_)

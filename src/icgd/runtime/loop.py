@@ -30,6 +30,9 @@ class Executor(Protocol):
     def step(self, blocks: Sequence[Any], step: Step, round_: int) -> Any:
         """Apply the layer."""
 
+    def round(self, live: dict[Address, Any], steps: Sequence[Step], round_: int) -> None:
+        """Apply the layer for every step of a round, reading and writing the live blocks."""
+
 
 @dataclass(frozen=True)
 class TraceEntry:
@@ -70,23 +73,20 @@ def execute(
     """
     state = state if state is not None else LoopState()
     state.live.update({address: executor.load(block) for address, block in prompt.items()})
-    live, load, apply = state.live, executor.load, executor.step
+    live = state.live
     for arrived in arrivals:
         state.rounds += 1
         for address, block in arrived.items():
-            live[address] = load(block)
-        for step in steps:
-            try:
+            live[address] = executor.load(block)
+        if state.rounds == 1:
+            check_sight(steps, live)
+        if keep_trace:
+            for step in steps:
                 visible = [live[address] for address in step.reads]
-            except KeyError as missing:
-                raise AssumptionViolated(
-                    f"Step {step.kind} of round {state.rounds} sees block {missing.args[0]}, which the "
-                    "prompt does not hold. A step with nothing to see has no defined output; mend the "
-                    "mask rule."
-                ) from None
-            live[step.writes] = apply(visible, step, state.rounds)
-            if keep_trace:
+                live[step.writes] = executor.step(visible, step, state.rounds)
                 state.trace.append(TraceEntry(state.rounds, step, executor.dump(live[step.writes])))
+        else:
+            executor.round(live, steps, state.rounds)
         state.live_blocks_max = max(state.live_blocks_max, len(live))
         executor.watch.end_round()
         if on_round is not None:
@@ -94,3 +94,21 @@ def execute(
     state.blocks_written = state.rounds * len(steps)
     executor.watch.flush()
     return state
+
+
+def check_sight(steps: Sequence[Step], live: Mapping[Address, Any]) -> None:
+    """Every step must see blocks that exist by then."""
+    known = set(live)
+    for step in steps:
+        missing = [address for address in step.reads if address not in known]
+        if missing or not step.reads:
+            what = (
+                f"sees block {missing[0]}, which the prompt does not hold"
+                if missing
+                else "sees no block"
+            )
+            raise AssumptionViolated(
+                f"Step {step.kind} writing {step.writes} {what}. A step with nothing to see has no defined "
+                "output; mend the mask rule."
+            )
+        known.add(step.writes)

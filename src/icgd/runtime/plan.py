@@ -18,8 +18,17 @@ from icgd.nn.layer import Layer
 from icgd.nn.structured import ZERO, Closed, Const, Reg, Value, Zero
 from icgd.runtime.blocks import Block, Tag, closed_from
 
-Registers = list[Tensor]
-Operation = Callable[[Registers], None]
+NOTHING = torch.empty(0)
+"""What stands in a register before anything is computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """registers[output] = function(*registers[inputs])."""
+
+    function: Callable[..., Tensor]
+    inputs: tuple[int, ...]
+    output: int
 
 
 @dataclass(slots=True)
@@ -34,17 +43,16 @@ class Plan:
     signature: tuple[tuple[str, Tag], ...] = ()
     watched: list[tuple[str, int]] = field(default_factory=list)
     n_registers: int = 0
-    kind: int = -1
 
-    def run(self, blocks: Sequence[Block]) -> tuple[Block, Registers]:
+    def run(self, blocks: Sequence[Block]) -> tuple[Block, list[Tensor]]:
         """The new block, and the registers for whoever watches ranges."""
-        registers: Registers = [None] * self.n_registers  # type: ignore[list-item]
+        registers = [NOTHING] * self.n_registers
         for which, slot, index in self.loads:
             registers[index] = blocks[which].slots[slot]
         for which, slot, index in self.hat_loads:
             registers[index] = blocks[which].hats[slot]
-        for operation in self.operations:
-            operation(registers)
+        for op in self.operations:
+            registers[op.output] = op.function(*[registers[i] for i in op.inputs])
         slots = {slot: registers[index] for slot, index in self.stores}
         hats = {slot: registers[index] for slot, index in self.hat_stores}
         return Block(slots, self.signature, hats), registers
@@ -113,7 +121,7 @@ class PlanBuilder:
                 self.plan.stores.append((slot, value.index))
                 if value in self._hats:
                     self.plan.hat_stores.append((slot, self._hats[value].index))
-        self.plan.signature = tuple(signature)
+        self.plan.signature = tuple(sorted(signature, key=lambda item: item[0]))
         return self.plan
 
     # -- what parts of a layer may ask for (nn.structured.Builder) --------------------------------
@@ -135,24 +143,9 @@ class PlanBuilder:
     def compute(self, function: Callable[..., Tensor], inputs: Sequence[Reg]) -> Reg:
         """See Builder."""
         out = self._new()
-        target = out.index
-        if len(inputs) == 1:
-            (source,) = (reg.index for reg in inputs)
-
-            def operation(r: Registers) -> None:
-                r[target] = function(r[source])
-        elif len(inputs) == 2:
-            first, second = (reg.index for reg in inputs)
-
-            def operation(r: Registers) -> None:
-                r[target] = function(r[first], r[second])
-        else:
-            sources = [reg.index for reg in inputs]
-
-            def operation(r: Registers) -> None:
-                r[target] = function(*[r[i] for i in sources])
-
-        self.plan.operations.append(operation)
+        self.plan.operations.append(
+            Operation(function, tuple(reg.index for reg in inputs), out.index)
+        )
         return out
 
     def tensor(self, value: Value, like: Tensor) -> Reg:
@@ -247,7 +240,7 @@ class PlanBuilder:
         elif base is not None and not transpose and coef == 1.0:
             return self.compute(lambda m, v, x: torch.addmv(x, m, v), [left, right, base])
         elif transpose:
-            function = lambda m, v: torch.mv(m.t(), v)  # noqa: E731
+            function = lambda m, v: torch.matmul(v, m)  # noqa: E731
         else:
             function = torch.mv
         result = self.compute(function, [left, right])

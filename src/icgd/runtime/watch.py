@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated
+from icgd.nn.masks import Step
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class RangeWatch:
             self._preactivations.append(entry)
         else:
             self._queries.append(entry)
+
+    def log_round(
+        self, round_: int, watched: Sequence[tuple[Step, str, int]], registers: Sequence[Tensor]
+    ) -> None:
+        """Remember all watched tensors of a round."""
+        for step, label, index in watched:
+            self.log(round_, step.kind, step.writes[1], label, registers[index])
 
     def end_round(self) -> None:
         """Check once in a while."""

@@ -193,21 +193,31 @@ def head_error(g: GridGeometry, s: float, unit_roundoff: float, n_terms: int = 1
     >>> head_error(g, 1.0, 2.0**-53) < 2e-14
     True
     """
-    size, u = abs(s), unit_roundoff
-    if size > g.radius * (1 + 4 * u):
+    size = abs(s)
+    if size > g.radius * (1 + 4 * unit_roundoff):
         return math.inf
+    constant, linear, quadratic = head_error_polynomial(g, unit_roundoff, n_terms)
+    return constant + linear * size + quadratic * size * size
+
+
+def head_error_polynomial(
+    g: GridGeometry, unit_roundoff: float, n_terms: int = 1
+) -> tuple[float, float, float]:
+    """The bound of `head_error` as c0 + c1 |s| + c2 s^2, for whole vectors of queries."""
+    u = unit_roundoff
     inflate = math.exp(score_roundoff(g, u, n_terms))
+    sums = summing(g, u)
     if g.temperature == "hard":
         spread = g.spacing * _hard_distance(g)
-        return inflate**2 * spread + summing(g, u) * (2 * size + inflate * spread)
-    moments, sigma = gaussian_moments(g.rho, g.margin), g.sigma
-    a = size / sigma
-    per_weight = (3 + n_terms) * (
-        2 * a * a * moments.first + 2 * a * moments.second + moments.third / 2
+        return inflate**2 * spread + sums * inflate * spread, 2 * sums, 0.0
+    m, sigma = gaussian_moments(g.rho, g.margin), g.sigma
+    c = inflate * inflate * u * (3 + n_terms)
+    constant = sigma * (inflate * m.mean_error + c * m.third / 2 + inflate**2 * 3 * u * m.first)
+    return (
+        constant + sums * inflate * sigma * m.first,
+        2 * c * m.second + 2 * sums,
+        2 * c * m.first / sigma,
     )
-    rounding = inflate * sigma * u * (per_weight + 3 * moments.first)
-    sums = summing(g, u) * (2 * size + inflate * sigma * moments.first)
-    return inflate * (sigma * moments.mean_error + rounding) + sums
 
 
 def _hard_distance(g: GridGeometry) -> float:

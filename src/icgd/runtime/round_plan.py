@@ -1,0 +1,170 @@
+"""A whole round as one list of operations.
+
+The steps of a round are always the same, so their plans can be linked beforehand: what one step
+stores is what the next one loads, and a slot that nobody reads need not be computed. What remains
+per round is the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from icgd.nn.masks import Address, Step
+from icgd.runtime.blocks import Block
+from icgd.runtime.plan import NOTHING, Operation, Plan
+
+Registers = list[Tensor]
+
+
+@dataclass
+class RoundPlan:
+    """Linked plans of one round.
+
+    loads      (address, slot, register): what a round finds in the live blocks; hats likewise
+    results    what it leaves there: per address the signature and (slot, register) pairs
+    watched    (step, label, register) for the range watch
+    """
+
+    loads: list[tuple[Address, str, int]] = field(default_factory=list)
+    hat_loads: list[tuple[Address, str, int]] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    results: dict[Address, tuple[Block, list[tuple[str, int]]]] = field(default_factory=dict)
+    watched: list[tuple[Step, str, int]] = field(default_factory=list)
+    n_registers: int = 0
+
+    def __post_init__(self) -> None:
+        self._calls: list[Callable[[Registers], None]] = []
+
+    def compile(self) -> None:
+        """Turn operations into calls with fixed positions."""
+        self._calls = [_call(op) for op in self.operations]
+
+    def run(self, live: Mapping[Address, Block]) -> Registers:
+        """Read the live blocks and compute; nothing is stored yet."""
+        r: Registers = [NOTHING] * self.n_registers
+        for address, slot, index in self.loads:
+            r[index] = live[address].slots[slot]
+        for address, slot, index in self.hat_loads:
+            r[index] = live[address].hats[slot]
+        for call in self._calls:
+            call(r)
+        return r
+
+    def store(self, live: dict[Address, Block], r: Registers) -> None:
+        """Put the results where the next round finds them."""
+        for address, (template, pairs) in self.results.items():
+            slots = {slot: r[index] for slot, index in pairs}
+            live[address] = Block(slots, template.signature, kind=template.kind)
+
+
+def _call(op: Operation) -> Callable[[Registers], None]:
+    function, out = op.function, op.output
+    if len(op.inputs) == 1:
+        (a,) = op.inputs
+
+        def one(r: Registers) -> None:
+            r[out] = function(r[a])
+
+        return one
+    if len(op.inputs) == 2:
+        a, b = op.inputs
+
+        def two(r: Registers) -> None:
+            r[out] = function(r[a], r[b])
+
+        return two
+    inputs = op.inputs
+
+    def many(r: Registers) -> None:
+        r[out] = function(*[r[i] for i in inputs])
+
+    return many
+
+
+class Linker:
+    """Links the plans of a round's steps, given the kinds of the live blocks."""
+
+    def __init__(
+        self, live: Mapping[Address, Block], plan_for: Callable[[Sequence[Block], Step], Plan]
+    ) -> None:
+        self._plan_for = plan_for
+        self._blocks = dict(live)
+        self._where: dict[tuple[Address, str], int] = {}
+        self._hat_where: dict[tuple[Address, str], int] = {}
+        self.linked = RoundPlan()
+
+    def link(self, steps: Sequence[Step], wanted: Mapping[Address, frozenset[str]]) -> RoundPlan:
+        """Link all steps, then keep only what `wanted` slots and the watch depend on."""
+        written: dict[Address, Block] = {}
+        for step in steps:
+            blocks = [self._blocks[address] for address in step.reads]
+            written[step.writes] = self._append(self._plan_for(blocks, step), step)
+            self._blocks[step.writes] = written[step.writes]
+        for address, block in written.items():
+            read_again = {slot for where, slot, _ in self.linked.loads if where == address}
+            keep = wanted.get(address, frozenset()) | read_again
+            signature = tuple(
+                (slot, tag)
+                for slot, tag in block.signature
+                if slot in keep or not isinstance(tag, str)
+            )
+            pairs = [(slot, self._where[address, slot]) for slot in block.slots if slot in keep]
+            self.linked.results[address] = (Block({}, signature), pairs)
+        self._drop_unused()
+        self.linked.compile()
+        return self.linked
+
+    def _append(self, plan: Plan, step: Step) -> Block:
+        position: dict[int, int] = {}
+        for which, slot, index in plan.loads:
+            position[index] = self._register(
+                step.reads[which], slot, self._where, self.linked.loads
+            )
+        for which, slot, index in plan.hat_loads:
+            position[index] = self._register(
+                step.reads[which], slot, self._hat_where, self.linked.hat_loads
+            )
+        for op in plan.operations:
+            position[op.output] = self._new()
+            inputs = tuple(position[i] for i in op.inputs)
+            self.linked.operations.append(Operation(op.function, inputs, position[op.output]))
+        for slot, index in plan.stores:
+            self._where[step.writes, slot] = position[index]
+        for slot, index in plan.hat_stores:
+            self._hat_where[step.writes, slot] = position[index]
+        self.linked.watched += [(step, label, position[index]) for label, index in plan.watched]
+        # Only the kind of this block matters while linking; its tensors come when a round runs.
+        return Block(
+            {slot: NOTHING for slot, _ in plan.stores},
+            plan.signature,
+            {slot: NOTHING for slot, _ in plan.hat_stores},
+        )
+
+    def _register(
+        self, address: Address, slot: str, where: dict[tuple[Address, str], int],
+        loads: list[tuple[Address, str, int]],
+    ) -> int:  # fmt: skip
+        if (address, slot) not in where:
+            where[address, slot] = self._new()
+            loads.append((address, slot, where[address, slot]))
+        return where[address, slot]
+
+    def _new(self) -> int:
+        self.linked.n_registers += 1
+        return self.linked.n_registers - 1
+
+    def _drop_unused(self) -> None:
+        linked = self.linked
+        needed = {index for _, _, index in linked.watched}
+        needed |= {index for _, pairs in linked.results.values() for _, index in pairs}
+        kept = []
+        for op in reversed(linked.operations):
+            if op.output in needed:
+                needed.update(op.inputs)
+                kept.append(op)
+        linked.operations = kept[::-1]
+        linked.loads = [load for load in linked.loads if load[2] in needed]
+        linked.hat_loads = [load for load in linked.hat_loads if load[2] in needed]

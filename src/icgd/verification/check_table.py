@@ -1,0 +1,46 @@
+"""The verdict of a check as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from icgd.verification.verify import Check
+
+
+def check_table(check: Check) -> Table:
+    """What was measured, what was promised, and whether it holds."""
+    table = Table(title="icgd verify: " + ("passed" if check.passed else "FAILED"))
+    table.add_column("what")
+    table.add_column("measured", justify="right")
+    table.add_column("bound", justify="right")
+    table.add_column("holds")
+    rounds_hold = all(r.round_error <= r.round_bound for r in check.rounds)
+    _row(
+        table,
+        "one round from the same state",
+        check.max_round_error,
+        check.round_bound,
+        rounds_hold,
+    )
+    final = check.rounds[-1].error if check.rounds else float("nan")
+    _row(table, "whole run, global bound", final, check.global_bound, final <= check.global_bound)
+    _row(table, "whole run, printed L*eps", final, check.paper_bound, final <= check.paper_bound)
+    table.add_row("largest |W - W_sgd|", f"{check.max_error:.3g}", "", "")
+    grid = check.grid
+    _row(
+        table, f"stored grid, worst at s={grid.at:.4g}", grid.recomputed, grid.promised, grid.passed
+    )
+    for kind in dict.fromkeys(probe.kind for probe in check.probes):
+        for executor in dict.fromkeys(probe.executor for probe in check.probes):
+            rows = [p for p in check.probes if p.kind == kind and p.executor == executor]
+            worst = max(rows, key=lambda p: (not p.passed, p.error))
+            label = f"{len(rows)} probes {kind} ({executor}), worst in {worst.slot}"
+            _row(table, label, worst.error, worst.bound, worst.passed)
+    return table
+
+
+def _row(table: Table, what: str, measured: float, bound: float, holds: bool) -> None:
+    table.add_row(what, f"{measured:.3g}", f"{bound:.3g}", "yes" if holds else "[bold red]no")

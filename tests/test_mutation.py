@@ -1,0 +1,98 @@
+"""No single change of a compiled program may pass verification.
+
+Excluded are only changes that change nothing (bit by bit the same on all probes: a gate's constant
+may be any large number) and changes of the grid after which the recomputed certificate still meets
+the promised bound (the outermost grid tokens). Both lists are printed.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests import mutants
+
+import icgd
+from icgd.runtime.blocks import Block
+from icgd.verification.certify import check_grid
+from icgd.verification.probes import probe_blocks
+
+CASES = {
+    "linear output": icgd.Network((3, 2, 3, 2)),
+    "relu output, no bias": icgd.Network((2, 3, 2), output="relu", bias=False),
+}
+
+
+def make_problem(net: icgd.Network) -> tuple[torch.Tensor, torch.Tensor, list]:
+    generator = torch.Generator().manual_seed(3)
+    X = torch.randn(4, net.widths[0], generator=generator, dtype=torch.float64)
+    Y = torch.randn(4, net.widths[-1], generator=generator, dtype=torch.float64).abs()
+    # Positive weights keep the ReLUs open, so that every edge of the mask carries a signal.
+    init = [(W.abs(), b) for W, b in net.init(seed=1)]
+    return X.abs(), Y, init
+
+
+def same_blocks(a: Block, b: Block, slots: tuple[str, ...]) -> bool:
+    return all(torch.equal(torch.as_tensor(a.value(s)), torch.as_tensor(b.value(s))) for s in slots)
+
+
+def judge(program: icgd.Program, mutant: mutants.Mutant, data: tuple, original: list) -> str:
+    altered = mutant.of(program)
+    X, Y, init = data
+    try:
+        if not icgd.verify(altered, X, Y, init=init).passed:
+            return "rejected"
+    except icgd.IcgdError:
+        return "rejected"
+    slots = program.layout.names
+    if all(
+        same_blocks(block, before, slots)
+        for (_, _, block), before in zip(probe_blocks(altered), original, strict=True)
+    ) and not mutant.name.startswith(("mask", "layer_flags", "data_flags")):
+        return "identical"
+    if mutant.table and check_grid(altered).passed:
+        return "certified"
+    return "survived"
+
+
+def run_battery(name: str, per_tensor: int) -> dict[str, list[str]]:
+    net = CASES[name]
+    program = icgd.compile(net, icgd.SGD(lr=0.05))
+    data = make_problem(net)
+    assert icgd.verify(program, *data[:2], init=data[2]).passed
+    original = [block for _, _, block in probe_blocks(program)]
+    found: dict[str, list[str]] = {"rejected": [], "identical": [], "certified": [], "survived": []}
+    battery = [
+        *mutants.weight_mutants(program, per_tensor=per_tensor),
+        *mutants.temperature_mutants(),
+        *mutants.mask_mutants(program),
+        *mutants.flag_mutants(),
+    ]
+    for mutant in battery:
+        found[judge(program, mutant, data, original)].append(mutant.name)
+    return found
+
+
+def report(name: str, found: dict[str, list[str]]) -> None:
+    counts = {kind: len(names) for kind, names in found.items()}
+    print(f"\n{name}: {counts}")
+    for kind in ("identical", "certified", "survived"):
+        print(f"  {kind}:", *found[kind], sep="\n    ")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_single_change_passes(name: str) -> None:
+    found = run_battery(name, per_tensor=1)
+    report(name, found)
+    assert not found["survived"]
+    assert len(found["rejected"]) >= 200
+    # Gate constants: offsets may be any number at least as large; nothing else may be immaterial.
+    assert all("scaled by 1%" in text for text in found["identical"])
+    assert all(text.startswith("step.attention.") for text in found["certified"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_no_single_change_passes_in_depth(name: str) -> None:
+    found = run_battery(name, per_tensor=6)
+    report(name, found)
+    assert not found["survived"]
