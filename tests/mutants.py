@@ -16,11 +16,16 @@ Change = Callable[[icgd.Program], None]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A named change; `table` marks changes of the grid, which a certificate can judge."""
+    """A named change.
+
+    table   it changes the grid, which a certificate can judge
+    prompt  it changes the prompt or the mask, which probes of the layer do not touch
+    """
 
     name: str
     change: Change
     table: bool = False
+    prompt: bool = False
 
     def of(self, program: icgd.Program) -> icgd.Program:
         altered = copy.deepcopy(program)
@@ -111,14 +116,14 @@ def mask_mutants(program: icgd.Program) -> Iterator[Mutant]:
                 found[i] = replace(found[i], reads=reads)
                 return found
 
-            yield Mutant(f"mask step {i} ({step.kind}) {label}", _with_steps(alter))
+            yield Mutant(f"mask step {i} ({step.kind}) {label}", _with_steps(alter), prompt=True)
     for i in range(len(steps) - 1):
 
         def swap(found: list[Step], i: int = i) -> list[Step]:
             found[i], found[i + 1] = found[i + 1], found[i]
             return found
 
-        yield Mutant(f"mask steps {i} and {i + 1} exchanged", _with_steps(swap))
+        yield Mutant(f"mask steps {i} and {i + 1} exchanged", _with_steps(swap), prompt=True)
 
 
 def flag_mutants() -> Iterator[Mutant]:
@@ -134,4 +139,4 @@ def flag_mutants() -> Iterator[Mutant]:
                     flags[flag] = 1.0
                 setattr(program.codec, group, flags)
 
-            yield Mutant(f"{group}: {flag} toggled", change)
+            yield Mutant(f"{group}: {flag} toggled", change, prompt=True)

@@ -1,1 +1,246 @@
-"""Placeholder."""
+"""The command line: `icgd run`, `icgd verify`, `icgd bench`.
+
+Only typer is imported here; everything heavy is imported inside the commands, so that help is
+instant.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from icgd.cli.guard import FAILED, INTERRUPTED, leave, one_line_errors
+
+app = typer.Typer(
+    name="icgd",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Compile (network, SGD) into a frozen transformer that trains the network inside its own "
+    "context, run it, and hold it against torch.optim.SGD.",
+)
+bench = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Measure speed and cost on this machine."
+)
+app.add_typer(bench, name="bench")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from icgd._version import __version__
+
+        typer.echo(f"icgd {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+_Targets = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column to predict; repeat the option or separate by commas for several. All other columns are "
+        "features.",
+        show_default=False,
+        metavar="COLUMN",
+    ),
+]
+_Standardize = Annotated[
+    bool,
+    typer.Option(
+        help="Replace every feature and target by its z-score; a constant column becomes 0. Without it values "
+        "must fit the certified range (--radius)."
+    ),
+]
+_Epochs = Annotated[
+    int, typer.Option(help="Passes over the rows; one round per row and pass, in file order.")
+]
+_Seed = Annotated[int, typer.Option(help="Seed of the initial weights (He initialisation).")]
+_Executor = Annotated[
+    str,
+    typer.Option(
+        help="structured (fast) or dense (literal matrices, widths up to about 24, far slower); the same "
+        "function."
+    ),
+]
+
+
+@app.command()
+def run(
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DATA.csv]",
+            show_default=False,
+            help="CSV file with a header; every cell a finite number, none missing.",
+        ),
+    ] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(
+            help="Bundled data instead of a file: diabetes (442 rows, 10 features).",
+            show_default=False,
+        ),
+    ] = None,
+    target: _Targets = None,
+    widths: Annotated[
+        str,
+        typer.Option(
+            metavar="N,N,...", help="Hidden widths, separated by commas; none for no hidden layer."
+        ),
+    ] = "16,16",
+    lr: Annotated[
+        float, typer.Option(help="Learning rate of SGD on the loss 1/2 |output - y|^2 of one row.")
+    ] = 0.01,
+    epochs: _Epochs = 3,
+    standardize: _Standardize = True,
+    seed: _Seed = 0,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Directory for result.json, weights.safetensors, report.html and figures; made if missing, "
+            "other files in it are kept."
+        ),
+    ] = Path("runs/latest"),
+    output: Annotated[str, typer.Option(help="Output layer: linear or relu.")] = "linear",
+    bias: Annotated[bool, typer.Option("--bias/--no-bias", help="Biases in every layer.")] = True,
+    temperature: Annotated[
+        str,
+        typer.Option(
+            help="spectral (exact to rounding) or hard (the paper's nearest grid token: error about "
+            "radius / n-grid, so give a small --radius such as 8 with it)."
+        ),
+    ] = "spectral",
+    n_grid: Annotated[int, typer.Option(help="Grid tokens per head.")] = 32,
+    rho: Annotated[
+        float | None,
+        typer.Option(
+            help="Kernel width in grid spacings; 1.4 in float64 and 1.05 in float32 unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(
+            help="Certified range |s| <= radius of every activation and error signal, in the units the network "
+            "sees; 1024 in float64 and 128 in float32 unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    executor: _Executor = "structured",
+) -> None:
+    """Train a network on a table inside a frozen transformer and report how exact it was.
+
+    Prints losses, R2, the largest difference to SGD's weights, three bounds and the cost, and writes
+    them with an HTML report. Times are in seconds. Exit code 0: every check held; 1: one did not;
+    2: bad input.
+    """
+    with one_line_errors():
+        from icgd.cli.settings import Settings
+
+        settings = Settings(
+            out=out, data=data, example=example, target=tuple(target or ()), widths=widths, lr=lr,
+            epochs=epochs, standardize=standardize, seed=seed, output=output, bias=bias,
+            temperature=temperature, n_grid=n_grid, rho=rho, radius=radius, dtype=dtype,
+            executor=executor,
+        )  # fmt: skip
+        settings.check()
+        from icgd.cli.run_command import run as do_run
+        from icgd.cli.summary import show
+
+        result = do_run(settings)
+        show(result, out)
+    if not result["passed"]:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def verify(
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DATA.csv]", show_default=False, help="With --program: CSV file to train on."
+        ),
+    ] = None,
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            help="Check every statement of a paper and print the theorem table: COT.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
+    ] = None,
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory made by program.save_pretrained: check this program instead.",
+            show_default=False,
+        ),
+    ] = None,
+    target: _Targets = None,
+    epochs: _Epochs = 1,
+    standardize: _Standardize = True,
+    seed: _Seed = 0,
+    executor: _Executor = "structured",
+) -> None:
+    """Check the statements of a paper (--paper), or a saved program on your data (--program).
+
+    Exit code 0: everything held; 1: something did not; 2: bad input.
+    """
+    with one_line_errors():
+        from icgd.cli import verify_command as job
+
+        job.check_request(paper, program, data, json)
+        if paper is not None:
+            passed = job.verify_paper(paper, json)
+        else:
+            assert program is not None
+            assert data is not None
+            passed = job.verify_program(
+                program, data, tuple(target or ()), json, epochs=epochs, standardize=standardize,
+                seed=seed, executor=executor,
+            )  # fmt: skip
+    if not passed:
+        raise typer.Exit(FAILED)
+
+
+@bench.command("cot")
+def bench_cot(
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
+    ] = None,
+) -> None:
+    """Time chain-of-thought training against torch.optim.SGD, and count its operations."""
+    with one_line_errors():
+        from icgd.cli.output import check_file
+
+        if json is not None:
+            check_file("--json", json)
+        from icgd.cli.bench import bench_cot as job
+
+        job(json)
+
+
+def main() -> None:
+    """Entry point of the `icgd` command."""
+    try:
+        app()
+    except KeyboardInterrupt:  # outside of a command, for example while torch is imported
+        try:
+            leave("interrupted; nothing was written.", INTERRUPTED)
+        except typer.Exit as end:
+            raise SystemExit(end.exit_code) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +26,8 @@ CHUNK = 256
 def as_tensor(name: str, value: Any, like: Tensor) -> Tensor:
     """A finite floating tensor on the program's device, or a clear complaint."""
     try:
-        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value)
+        # np.array copies: torch warns about arrays that are read-only, as pandas hands them out.
+        tensor = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidParameter(
             name, type(value).__name__, "be a numeric array", remedy=str(error)
@@ -209,6 +211,7 @@ class NetworkCodec:
     ) -> Iterator[Mapping[Address, Block]]:
         share = executor is not None and executor.shares_readings
         template = make_block({"out": x, **self.data_flags}).signature
+        X, Y = Block({}, template), Block({}, template)
         for start in range(0, x.shape[-2], CHUNK):
             rows = self._fit(x[..., start : start + CHUNK, :], padded, 1)
             xs = rows.unbind(-2)
@@ -217,11 +220,13 @@ class NetworkCodec:
             if y is not None:
                 ys = self._fit(y[..., start : start + CHUNK, :], padded, 1).unbind(-2)
             for i, example in enumerate(xs):
-                X = Block({"out": example}, template, {"out": hats[i]} if hats else {})
+                # Blocks of one kind: the number the executor gave the last one serves the next.
+                X = Block({"out": example}, template, {"out": hats[i]} if hats else {}, kind=X.kind)
                 if ys is None:
                     yield {("X", 0): X}
                 else:
-                    yield {("X", 0): X, ("Y", 0): Block({"out": ys[i]}, template)}
+                    Y = Block({"out": ys[i]}, template, kind=Y.kind)
+                    yield {("X", 0): X, ("Y", 0): Y}
 
     def _wanted(self, predict: bool) -> dict[Address, frozenset[str]]:
         n = self.spec.n_layers

@@ -86,8 +86,8 @@ def working_layout(spec: NetworkSpec) -> Layout:
 def step_kinds(spec: NetworkSpec) -> list[StepKind]:
     """The four step kinds: what each reads from which of its two blocks.
 
-    Gates that could never act are left out: with a linear output no unit of layer N is ever closed,
-    and with a ReLU output no layer is ever linear.
+    Weights that could never act are left out: with a linear output no unit of layer N is ever closed
+    and no layer below it is ever linear; with a ReLU output no layer is.
     """
     linear_output = spec.output == "linear"
 
@@ -138,7 +138,6 @@ def step_kinds(spec: NetworkSpec) -> list[StepKind]:
                 Route({"top/inp": 1.0}, "delta", closed="bottom/closed"),
                 *carried("bottom", "backward"),
             ],
-            carries=flags("bottom"),
             raises=("is_backward",),
         ),
     ]
@@ -209,6 +208,7 @@ def _heads(d: int, lr: float, dtype: torch.dtype) -> list[HeadBank]:
 def _post(spec: NetworkSpec, optimizer: SGD, radius: float, dtype: torch.dtype) -> FeedForward:
     """Activation, closed units and the linear paths into the new block."""
     d, capacity = spec.d_model, CAPACITY[dtype]
+    linear_output = spec.output == "linear"
 
     def skip(source: str, target: str, shape: tuple[int, ...], coef: float = 1.0) -> Skip:
         return Skip(source, target, shape, coef, dtype)
@@ -222,7 +222,7 @@ def _post(spec: NetworkSpec, optimizer: SGD, radius: float, dtype: torch.dtype) 
         skip("is_backward", "not_forward", ()),
         skip("is_forward", "not_backward", ()),
     ]
-    if spec.output == "linear":
+    if linear_output:
         skips.append(skip("linear", "linear", ()))
     if spec.bias:
         skips += [skip("bias", "bias", (d,)), skip("delta", "bias", (d,), -optimizer.lr)]
@@ -231,11 +231,12 @@ def _post(spec: NetworkSpec, optimizer: SGD, radius: float, dtype: torch.dtype) 
         block_layout(spec),
         {
             "activation": Rectifier(
-                d, z="z", hidden="hidden", target="out", capacity=capacity, dtype=dtype
+                d, z="z", hidden="hidden" if linear_output else None, target="out",
+                capacity=capacity, dtype=dtype,
             ),
             "closed": ClosedUnit(
                 d, z="z", hidden="hidden", target="closed",
-                linear="linear" if spec.output == "linear" else None,
+                linear="linear" if linear_output else None,
                 slope=closed_slope(radius, dtype), capacity=capacity, dtype=dtype,
             ),
         },

@@ -82,29 +82,33 @@ class ClosedUnit(nn.Module):
 class Rectifier(nn.Module):
     """target += relu(z) - relu(-z - C hidden): relu(z) on a hidden layer, z on a linear one.
 
+    hidden=None leaves the second unit out: every layer has an activation.
+
     Statement: [COT] Theorem 4.1
 
     Differs from the paper: the output layer may be linear, decided by a flag in the block.
     """
 
     def __init__(
-        self, width: int, *, z: str, hidden: str, target: str, capacity: float, dtype: torch.dtype
-    ) -> None:
+        self, width: int, *, z: str, hidden: str | None, target: str, capacity: float,
+        dtype: torch.dtype,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.z, self.hidden, self.target = z, hidden, target
         self.strength = gate_strength(capacity, dtype)
         self.positive = Units((width,), {z: 1.0}, {target: 1.0}, dtype=dtype)
-        self.negative = Units(
-            (width,), {z: -1.0, hidden: -self.strength}, {target: -1.0}, dtype=dtype
-        )
+        self.negative = None
+        if hidden is not None:
+            reads = {z: -1.0, hidden: -self.strength}
+            self.negative = Units((width,), reads, {target: -1.0}, dtype=dtype)
 
     def certificate(self) -> Certificate:
         """Exact."""
         return Certificate("rectifier", self.strength, 0.0, 1.0, self.strength)
 
     def units(self) -> list[Units]:
-        """Positive and negative part."""
-        return [self.positive, self.negative]
+        """Positive and, where layers may be linear, negative part."""
+        return [self.positive] if self.negative is None else [self.positive, self.negative]
 
     def is_plain(self) -> bool:
         """Whether every weight is the one that was compiled."""
@@ -112,7 +116,8 @@ class Rectifier(nn.Module):
 
     def emit(self, b: Builder) -> None:
         """relu or copy, as the flag says."""
-        z, hidden = b.read(self.z), b.read(self.hidden)
+        z = b.read(self.z)
+        hidden = Const(1.0) if self.hidden is None else b.read(self.hidden)
         flag = hidden.value if isinstance(hidden, Const) else 0.0
         if isinstance(z, Zero) and flag >= 0.0:
             return

@@ -38,12 +38,11 @@ class PairReader:
     and for many numbers Horner's rule beats forming p/2 exponentials for each.
     """
 
-    MANY = 512
-    """From so many numbers on the polynomials are faster."""
+    FEW, MANY = 100, 512
+    """Below FEW numbers fewer calls win, from MANY on fewer exponentials."""
 
     def __init__(self, rate: Tensor, mass: Tensor, level: Tensor) -> None:
         self.rate, self.mass, self.moment = rate, mass, mass * level
-        self.one = rate.new_ones(())
         k = torch.arange(rate.numel(), dtype=rate.dtype, device=rate.device)
         away = (rate - (2 * k + 1) * rate[0]).abs()
         self.equally_spaced = bool((away <= torch.finfo(rate.dtype).eps * rate.abs()).all())
@@ -67,16 +66,19 @@ class PairReader:
 
     def __call__(self, s: Tensor) -> Tensor:
         """The mean level for every entry of s."""
-        if not self.equally_spaced:
-            sinh = torch.sinh(s.unsqueeze(-1) * self.rate)
-            cosh = torch.addcmul(self.one, sinh, sinh).sqrt_()
-            return torch.matmul(sinh, self.moment).div_(torch.matmul(cosh, self.mass))
-        if s.numel() >= self.MANY:
-            return self._read_many(s.reshape(-1)).reshape(s.shape)
-        up = (s.unsqueeze(-1) * self.rate).exp_()
-        cosh = up.reciprocal().add_(up)
-        ratio = torch.matmul(cosh, self.top).div_(torch.matmul(cosh, self.mass))
-        return ratio.mul_((s * self.base).tanh_())
+        flat = s if s.dim() == 1 else s.reshape(-1)
+        n = flat.numel()
+        if n < self.FEW or not self.equally_spaced:
+            x = torch.outer(flat, self.rate)
+            mean = torch.mv(torch.sinh(x), self.moment).div_(torch.mv(x.cosh_(), self.mass))
+        elif n < self.MANY:
+            up = torch.outer(flat, self.rate).exp_()
+            cosh = up.reciprocal().add_(up)
+            mean = torch.mv(cosh, self.top).div_(torch.mv(cosh, self.mass))
+            mean.mul_((flat * self.base).tanh_())
+        else:
+            mean = self._read_many(flat)
+        return mean if s.dim() == 1 else mean.view(s.shape)
 
     def _read_many(self, s: Tensor) -> Tensor:
         y = s * self.base

@@ -13,7 +13,7 @@ from icgd.nn.masks import Address, Step
 from icgd.runtime.blocks import Block, pack_block, unpack_block
 from icgd.runtime.plan import Plan, PlanBuilder
 from icgd.runtime.round_plan import Linker, RoundPlan
-from icgd.runtime.watch import RangeWatch
+from icgd.runtime.watch import RangeWatch, Watched
 
 
 class StructuredExecutor:
@@ -50,12 +50,14 @@ class StructuredExecutor:
         plan = self._plan(blocks, step)
         block, registers = plan.run(blocks)
         for label, index in plan.watched:
-            self.watch.log(round_, step.kind, step.writes[1], label, registers[index])
+            source = Watched(step.kind, step.writes[1], label)
+            log = self.watch.log_queries if source.is_query else self.watch.log_preactivations
+            log(round_, [source], [registers[index]])
         return block
 
     def round(self, live: dict[Address, Block], steps: Sequence[Step], round_: int) -> None:
         """All steps of a round in one go, keeping only what the session wants to see again."""
-        key = tuple(self._kind(live[address]) for address in live)
+        key = tuple([b.kind if b.kind >= 0 else self._kind(b) for b in live.values()])
         linked = self._rounds.get(key)
         if linked is None:
             linked = Linker(live, self._plan).link(steps, self.wanted)
@@ -64,7 +66,7 @@ class StructuredExecutor:
             self._rounds[key] = linked
         registers = linked.run(live)
         linked.store(live, registers)
-        self.watch.log_round(round_, linked.watched, registers)
+        linked.log(self.watch, round_, registers)
 
     def _plan(self, blocks: Sequence[Block], step: Step) -> Plan:
         key = (*[self._kind(block) for block in blocks], step.reusable)
@@ -117,7 +119,8 @@ class DenseExecutor:
         for head, label in enumerate(self._labels):
             per_label.setdefault(label, []).append(head)
         for label, heads in per_label.items():
-            self.watch.log(round_, step.kind, step.writes[1], label, asked[..., heads])
+            source = Watched(step.kind, step.writes[1], label)
+            self.watch.log_queries(round_, [source], [asked[..., heads]])
         return self.dense.post(self.dense.attention(middle))
 
     def round(self, live: dict[Address, Tensor], steps: Sequence[Step], round_: int) -> None:

@@ -254,9 +254,10 @@ class PlanBuilder:
                 lambda u, v: coef * u.unsqueeze(-1) * v.unsqueeze(-2), [left, right]
             )
         if self.batched:
-            add = torch.Tensor.baddbmm_ if in_place else torch.baddbmm
+            # Broadcasting beats batched matrix products of rank one by far.
+            add = torch.Tensor.addcmul_ if in_place else torch.addcmul
             return self.compute(
-                lambda u, v, m: add(m, u.unsqueeze(-1), v.unsqueeze(-2), alpha=coef),
+                lambda u, v, m: add(m, u.unsqueeze(-1), v.unsqueeze(-2), value=coef),
                 [left, right, base],
             )
         addr = torch.Tensor.addr_ if in_place else torch.addr

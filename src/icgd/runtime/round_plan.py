@@ -15,6 +15,7 @@ from torch import Tensor
 from icgd.nn.masks import Address, Step
 from icgd.runtime.blocks import Block
 from icgd.runtime.plan import NOTHING, Operation, Plan
+from icgd.runtime.watch import RangeWatch, Watched
 
 Registers = list[Tensor]
 
@@ -25,22 +26,35 @@ class RoundPlan:
 
     loads      (address, slot, register): what a round finds in the live blocks; hats likewise
     results    what it leaves there: per address the signature and (slot, register) pairs
-    watched    (step, label, register) for the range watch
+    watched    registers the range watch looks at, and where they come from
     """
 
     loads: list[tuple[Address, str, int]] = field(default_factory=list)
     hat_loads: list[tuple[Address, str, int]] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     results: dict[Address, tuple[Block, list[tuple[str, int]]]] = field(default_factory=dict)
-    watched: list[tuple[Step, str, int]] = field(default_factory=list)
+    watched: list[tuple[Watched, int]] = field(default_factory=list)
     n_registers: int = 0
 
     def __post_init__(self) -> None:
         self._calls: list[Callable[[Registers], None]] = []
 
     def compile(self) -> None:
-        """Turn operations into calls with fixed positions."""
+        """Turn operations into calls with fixed positions, and sort what is watched."""
         self._calls = [_call(op) for op in self.operations]
+        queries = [(source, index) for source, index in self.watched if source.is_query]
+        others = [(source, index) for source, index in self.watched if not source.is_query]
+        self._asked = [s for s, _ in queries], [i for _, i in queries]
+        self._hidden = [s for s, _ in others], [i for _, i in others]
+
+    def log(self, watch: RangeWatch, round_: int, r: Registers) -> None:
+        """Hand the watched registers over."""
+        sources, indices = self._asked
+        if indices:
+            watch.log_queries(round_, sources, [r[i] for i in indices])
+        sources, indices = self._hidden
+        if indices:
+            watch.log_preactivations(round_, sources, [r[i] for i in indices])
 
     def run(self, live: Mapping[Address, Block]) -> Registers:
         """Read the live blocks and compute; nothing is stored yet."""
@@ -56,8 +70,14 @@ class RoundPlan:
     def store(self, live: dict[Address, Block], r: Registers) -> None:
         """Put the results where the next round finds them."""
         for address, (template, pairs) in self.results.items():
-            slots = {slot: r[index] for slot, index in pairs}
-            live[address] = Block(slots, template.signature, kind=template.kind)
+            there = live.get(address)
+            if there is not None and there.kind == template.kind:
+                # Same kind of block as before: only its tensors may be new.
+                for slot, index in pairs:
+                    there.slots[slot] = r[index]
+            else:
+                slots = {slot: r[index] for slot, index in pairs}
+                live[address] = Block(slots, template.signature, kind=template.kind)
 
 
 def _call(op: Operation) -> Callable[[Registers], None]:
@@ -76,6 +96,13 @@ def _call(op: Operation) -> Callable[[Registers], None]:
             r[out] = function(r[a], r[b])
 
         return two
+    if len(op.inputs) == 3:
+        a, b, c = op.inputs
+
+        def three(r: Registers) -> None:
+            r[out] = function(r[a], r[b], r[c])
+
+        return three
     inputs = op.inputs
 
     def many(r: Registers) -> None:
@@ -135,7 +162,10 @@ class Linker:
             self._where[step.writes, slot] = position[index]
         for slot, index in plan.hat_stores:
             self._hat_where[step.writes, slot] = position[index]
-        self.linked.watched += [(step, label, position[index]) for label, index in plan.watched]
+        self.linked.watched += [
+            (Watched(step.kind, step.writes[1], label), position[index])
+            for label, index in plan.watched
+        ]
         # Only the kind of this block matters while linking; its tensors come when a round runs.
         return Block(
             {slot: NOTHING for slot, _ in plan.stores},
@@ -158,7 +188,7 @@ class Linker:
 
     def _drop_unused(self) -> None:
         linked = self.linked
-        needed = {index for _, _, index in linked.watched}
+        needed = {index for _, index in linked.watched}
         needed |= {index for _, pairs in linked.results.values() for _, index in pairs}
         kept = []
         for op in reversed(linked.operations):

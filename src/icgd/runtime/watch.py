@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated
-from icgd.nn.masks import Step
 
 
 @dataclass(frozen=True)
@@ -22,13 +21,21 @@ class KinkReport:
     """(round, layer, unit), all counted from 1; the problem's index is left out in batches."""
 
 
-@dataclass(slots=True)
-class _Entry:
-    round: int
+@dataclass(frozen=True)
+class Watched:
+    """Where a watched tensor comes from: the step's kind, its layer, and what looked at it."""
+
     place: str
     layer: int
     label: str
-    value: Tensor
+
+    @property
+    def is_query(self) -> bool:
+        """Whether a head asked this; otherwise it is a hidden pre-activation."""
+        return self.label != "preactivation"
+
+
+Logged = tuple[int, Sequence[Watched], Sequence[Tensor]]
 
 
 class RangeWatch:
@@ -46,24 +53,21 @@ class RangeWatch:
         self.radius, self.slope, self.noise, self.every = radius, slope, noise, every
         self.max_use = 0.0
         self.near_kink = KinkReport()
-        self._queries: list[_Entry] = []
-        self._preactivations: list[_Entry] = []
+        self._queries: list[Logged] = []
+        self._preactivations: list[Logged] = []
         self._since = 0
 
-    def log(self, round_: int, place: str, layer: int, label: str, value: Tensor) -> None:
-        """Remember a tensor for the next check."""
-        entry = _Entry(round_, place, layer, label, value)
-        if label == "preactivation":
-            self._preactivations.append(entry)
-        else:
-            self._queries.append(entry)
-
-    def log_round(
-        self, round_: int, watched: Sequence[tuple[Step, str, int]], registers: Sequence[Tensor]
+    def log_queries(
+        self, round_: int, sources: Sequence[Watched], values: Sequence[Tensor]
     ) -> None:
-        """Remember all watched tensors of a round."""
-        for step, label, index in watched:
-            self.log(round_, step.kind, step.writes[1], label, registers[index])
+        """Remember what heads were asked for the next check."""
+        self._queries.append((round_, sources, values))
+
+    def log_preactivations(
+        self, round_: int, sources: Sequence[Watched], values: Sequence[Tensor]
+    ) -> None:
+        """Remember hidden pre-activations."""
+        self._preactivations.append((round_, sources, values))
 
     def end_round(self) -> None:
         """Check once in a while."""
@@ -77,42 +81,56 @@ class RangeWatch:
         queries, self._queries = self._queries, []
         preactivations, self._preactivations = self._preactivations, []
         if queries:
-            largest = float(torch.cat([e.value for e in queries], dim=-1).abs().amax())
+            low, high = torch.aminmax(_joined(queries))
+            largest = max(-float(low), float(high)) if bool(low == low) else math.nan
             if not largest <= self.radius:  # also true for NaN
                 self._complain(queries)
             self.max_use = max(self.max_use, largest / self.radius)
         if preactivations:
             self._count_kinks(preactivations)
 
-    def _count_kinks(self, entries: list[_Entry]) -> None:
+    def _count_kinks(self, logged: list[Logged]) -> None:
         tolerance = self.noise(self.max_use * self.radius)
 
         def near(z: Tensor) -> Tensor:
             # z = 0 exactly (everything upstream closed, no bias) is closed on both sides.
             return (z != 0) & ((z.abs() <= tolerance) | ((z > 0) & (z < 1 / self.slope)))
 
-        count = int(near(torch.cat([e.value for e in entries], dim=-1)).sum())
+        z = _joined(logged)
+        if not bool((z.abs() <= max(tolerance, 1 / self.slope)).any()):
+            return
+        count = int(near(z).sum())
         if not count:
             return
         first = self.near_kink.first
-        for entry in entries if first is None else ():
-            units = near(entry.value).nonzero()
+        for round_, source, value in _each(logged) if first is None else ():
+            units = near(value).nonzero()
             if len(units):
-                first = (entry.round, entry.layer, int(units[0, -1]) + 1)
+                first = (round_, source.layer, int(units[0, -1]) + 1)
                 break
         self.near_kink = KinkReport(self.near_kink.count + count, first)
 
-    def _complain(self, entries: list[_Entry]) -> None:
-        for entry in entries:
-            largest = float(entry.value.abs().amax())
+    def _complain(self, logged: list[Logged]) -> None:
+        for round_, source, value in _each(logged):
+            size = value.abs()
+            largest = float(size.amax())
             if largest <= self.radius:
                 continue
-            size = entry.value.abs()
             worst = torch.where(size.isnan(), torch.inf, size).flatten().argmax()
-            unit = int(worst) % entry.value.shape[-1]
+            unit = int(worst) % value.shape[-1] + 1
             raise AssumptionViolated(
-                out_of_range(entry.label, entry.place, unit + 1, largest, self.radius, entry.round)
+                out_of_range(source.label, source.place, unit, largest, self.radius, round_)
             )
+
+
+def _joined(logged: list[Logged]) -> Tensor:
+    return torch.cat([value for _, _, values in logged for value in values], dim=-1)
+
+
+def _each(logged: list[Logged]) -> Iterator[tuple[int, Watched, Tensor]]:
+    for round_, sources, values in logged:
+        for source, value in zip(sources, values, strict=True):
+            yield round_, source, value
 
 
 def out_of_range(head: str, place: str, unit: int, value: float, radius: float, round_: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -69,13 +70,21 @@ class ProbeMaker:
         self.dtype, self.device, self.slope = program.dtype, program.device, program.slope
         self.u = torch.finfo(program.dtype).eps / 2
         self.d = self.spec.d_model
-        self._generator = torch.Generator().manual_seed(seed)
+        self._seed = seed
+        self._generator = torch.Generator()
+        self._sign, self._weight_sign = 1.0, 1.0
 
-    def probes(self, n_each: int) -> Iterator[Probe]:
-        """Of every kind `n_each`, half of them on linear layers where that is possible."""
-        linear_output = self.spec.output == "linear"
-        for i in range(n_each):
-            linear = linear_output and i % 2 == 1
+    def probes(self, n_sets: int) -> Iterator[Probe]:
+        """Sets of probes in which every entry of every slot takes both signs, in all combinations.
+
+        A unit of a gate acts on one sign only, and a ReLU's weights show only where it is open; random
+        signs alone would leave some weights untried.
+        """
+        linears = (False, True) if self.spec.output == "linear" else (False,)
+        signs = (1.0, -1.0)
+        for number, linear, sign, weight_sign in product(range(n_sets), linears, signs, signs):
+            self._sign, self._weight_sign = sign, weight_sign
+            self._generator.manual_seed(self._seed + 1009 * number)
             yield self._forward("forward", linear)
             yield self._forward("x", linear)
             yield self._backward("backward", linear)
@@ -91,19 +100,18 @@ class ProbeMaker:
         """Numbers of all sizes up to the radius, the edge itself among them."""
         exponent = torch.rand(self.d, generator=self._generator, dtype=torch.float64) * 4
         size = self.geometry.radius * 10.0 ** (-exponent).to(self.device)
-        value = self._uniform(self.d).sign() * size.to(self.dtype)
         edge = int(torch.randint(self.d, (1,), generator=self._generator))
-        value[edge] = self.geometry.radius * (1.0 if float(self._uniform(1)) > 0 else -1.0)
-        return value
+        size[edge] = self.geometry.radius
+        return self._sign * self._uniform(self.d).sign() * size.to(self.dtype)
 
     def _bits(self) -> Tensor:
-        return (self._uniform(self.d) > 0).to(self.dtype)
+        return (self._weight_sign * self._uniform(self.d) > 0).to(self.dtype)
 
     def _layer(self, *, linear: bool) -> Values:
         """W, b and the linear flag of a layer."""
-        values: Values = {"weight": self._uniform(self.d, self.d)}
+        values: Values = {"weight": self._weight_sign * self._uniform(self.d, self.d)}
         if self.spec.bias:
-            values["bias"] = self._uniform(self.d)
+            values["bias"] = self._sign * self._uniform(self.d)
         if linear:
             values["linear"] = 1.0
         return values
@@ -212,7 +220,7 @@ class ProbeMaker:
 
 
 def probe_blocks(
-    program: Program, *, n_each: int = 4, seed: int = 0
+    program: Program, *, n_sets: int = 1, seed: int = 0
 ) -> Iterator[tuple[Probe, str, Block]]:
     """What the program makes of every probe: structured, and literal matrices where they fit."""
     watch = RangeWatch(math.inf, program.slope, lambda largest: 0.0)
@@ -224,18 +232,18 @@ def probe_blocks(
     if dense_parameters(program.step, program.n_columns) <= DENSE_PARAMETER_LIMIT:
         executors["dense"] = DenseExecutor(program.step, program.layout, program.n_columns, watch)
     with torch.no_grad(), weights_stay_fixed():
-        for probe in ProbeMaker(program, seed).probes(n_each):
+        for probe in ProbeMaker(program, seed).probes(n_sets):
             step = Step(probe.kind, ("probe", 0), (("top", 0), ("bottom", 0)))
             for name, executor in executors.items():
                 stacked = [executor.load(block) for block in (probe.top, probe.bottom)]
                 yield probe, name, executor.dump(executor.step(stacked, step, 0))
 
 
-def run_probes(program: Program, *, n_each: int = 4, seed: int = 0) -> list[ProbeResult]:
+def run_probes(program: Program, *, n_sets: int = 1, seed: int = 0) -> list[ProbeResult]:
     """Judge every probe on every executor."""
     return [
         _judge(probe, name, block)
-        for probe, name, block in probe_blocks(program, n_each=n_each, seed=seed)
+        for probe, name, block in probe_blocks(program, n_sets=n_sets, seed=seed)
     ]
 
 

@@ -1,0 +1,222 @@
+"""`icgd run`: train a network on a table inside a frozen transformer, and say how exact it was."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import typer
+
+import icgd
+from icgd.cli.curves import error_curve, loss_curve, mean_loss
+from icgd.cli.data import Array, Table, chosen_targets, load_example, make_table, read_csv
+from icgd.cli.output import as_json, check_directory, finite, staged
+from icgd.cli.settings import Settings, hidden_widths
+from icgd.constructions.compile import DTYPES
+from icgd.errors import AssumptionViolated
+from icgd.problems import Weights
+from icgd.reference.sgd import torch_network
+
+if TYPE_CHECKING:
+    from icgd.program import Program, Run
+    from icgd.verification.verify import Check
+
+FORMAT = "icgd-result/1"
+WIDE = 256
+"""Below this width a second thread costs more in waiting than it saves in work."""
+
+
+@contextmanager
+def fitting_threads(network: icgd.Network) -> Iterator[None]:
+    """One thread for small matrices; PyTorch's own choice for large ones."""
+    before = torch.get_num_threads()
+    if max(network.widths) < WIDE:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def load_table(
+    data: Path | None, example: str | None, targets: tuple[str, ...], *, standardize: bool
+) -> Table:
+    """The table of a CSV file or a bundled example."""
+    if data is None:
+        frame, default = load_example(example or "")
+        asked, source = list(targets) or default, f"the {example} data"
+    else:
+        frame, asked, source = read_csv(data), list(targets), str(data)
+    names = chosen_targets(asked, [str(name) for name in frame.columns], source)
+    return make_table(frame, names, standardize=standardize)
+
+
+def run(settings: Settings) -> dict[str, Any]:
+    """Do the whole job and write the results; gives back the content of result.json."""
+    settings.check()
+    check_directory("--out", settings.out)
+    table = load_table(
+        settings.data, settings.example, settings.target, standardize=settings.standardize
+    )
+    network = icgd.Network(
+        (table.X.shape[1], *hidden_widths(settings.widths), table.Y.shape[1]),
+        output=settings.output,  # type: ignore[arg-type]
+        bias=settings.bias,
+    )
+    program = icgd.compile(
+        network,
+        icgd.SGD(lr=settings.lr),
+        temperature=settings.temperature,  # type: ignore[arg-type]
+        n_grid=settings.n_grid,
+        rho=settings.rho,
+        radius=settings.radius,
+        dtype=DTYPES[settings.dtype],
+    )
+    with fitting_threads(network):
+        measured, weights = _train(settings, program, network, table)
+    result = finite(
+        {
+            **measured,
+            "config": configuration(settings, program, table),
+            "versions": versions(),
+        }
+    )
+    _write(settings.out, result, weights, table)
+    return result
+
+
+def _train(
+    settings: Settings, program: Program, network: icgd.Network, table: Table
+) -> tuple[dict[str, Any], Weights]:
+    """Train in context under the verifier's eyes."""
+    typer.echo(
+        f"{len(table.X):,} rows, widths {'-'.join(map(str, network.widths))}, "
+        f"{settings.epochs * len(table.X):,} rounds of {2 * network.n_layers} layer calls, each "
+        "checked against torch.optim.SGD",
+        err=True,
+    )
+    init = network.init(seed=settings.seed, dtype=program.dtype)
+    started = time.perf_counter()
+    check = icgd.verify(
+        program,
+        table.X,
+        table.Y,
+        init=init,
+        epochs=settings.epochs,
+        executor=settings.executor,  # type: ignore[arg-type]
+        progress=True,
+    )
+    if check.run is None:
+        raise AssumptionViolated(
+            " ".join(check.notes)
+            + " The compiled program fails its own probes: please report this."
+        )
+    measured = _measured(check.run, check, table, init, settings.epochs)
+    return {**measured, "seconds": time.perf_counter() - started}, check.run.weights
+
+
+def _measured(run: Run, check: Check, table: Table, init: Weights, epochs: int) -> dict[str, Any]:
+    """Every number of the result that was measured or bounded."""
+    program = run.program
+    spec = icgd.Network(**program.config["problem"]).spec
+    x = torch.as_tensor(table.X).to(program.dtype)
+    y = torch.as_tensor(table.Y).to(program.dtype)
+    losses = loss_curve(program, spec, x, y, init, epochs)
+    predicted = run.predict(x).to(torch.float64).numpy()
+    with torch.no_grad():
+        by_sgd = torch_network(spec, check.sgd_weights)(x).to(torch.float64).numpy()
+    count, first = check.near_kink.count, check.near_kink.first
+    return {
+        "format": FORMAT,
+        "passed": bool(check.passed),
+        **{
+            name: float(getattr(check, name))
+            for name in (
+                "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound",
+            )
+        },
+        # NaN is above every bound.
+        "rounds_over_bound": sum(not r.round_error <= r.round_bound for r in check.rounds),
+        **run.cost.as_dict(),
+        "loss_before": mean_loss(spec, init, x, y),
+        "loss_after": mean_loss(spec, run.weights, x, y),
+        "loss_after_sgd": mean_loss(spec, check.sgd_weights, x, y),
+        "r2_transformer": r_squared(table.Y, predicted),
+        "r2_sgd": r_squared(table.Y, by_sgd),
+        "range_use": float(run.range_use),
+        "radius": program.radius,
+        "head_error": program.certificate.sup_error,
+        "near_kink": {"count": count, "first": None if first is None else list(first)},
+        "notes": [str(note) for note in check.notes],
+        "curves": {"loss": losses, "error": error_curve(check.rounds)},
+    }  # fmt: skip
+
+
+def r_squared(y: Array, predicted: Array) -> float | None:
+    """1 - SS_res / SS_tot, averaged over the targets; None if a target is constant."""
+    total = ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+    if not (total > 0).all():
+        return None
+    return float((1 - ((y - predicted) ** 2).sum(axis=0) / total).mean())
+
+
+def configuration(settings: Settings, program: Program, table: Table) -> dict[str, Any]:
+    """All that is needed to do the same run again, defaults filled in."""
+    return {
+        "data": str(settings.data) if settings.data else f"example:{settings.example}",
+        "rows": len(table.X),
+        "features": list(table.features.names),
+        "targets": list(table.targets.names),
+        "epochs": settings.epochs,
+        "seed": settings.seed,
+        "standardize": settings.standardize,
+        "executor": settings.executor,
+        **{key: program.config[key] for key in ("construction", "problem", "optimizer", "options")},
+        "dtype": settings.dtype,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that could change a number."""
+    packages = ("torch", "numpy", "pandas", "scikit-learn")
+    return {
+        "icgd": icgd.__version__,
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in packages},
+    }
+
+
+def named_weights(weights: Weights) -> dict[str, torch.Tensor]:
+    """layer1.weight, layer1.bias, layer2.weight, ..."""
+    named = {}
+    for i, (W, b) in enumerate(weights, 1):
+        named[f"layer{i}.weight"] = W.detach().contiguous()
+        if b is not None:
+            named[f"layer{i}.bias"] = b.detach().contiguous()
+    return named
+
+
+def _write(out: Path, result: dict[str, Any], weights: Weights, table: Table) -> None:
+    from safetensors.torch import save_file
+
+    from icgd.report import write_report
+
+    scales = {"features": table.features.to_dict(), "targets": table.targets.to_dict()}
+    full = {**result, "standardization": finite(scales)}
+    with staged(out) as directory:
+        (directory / "result.json").write_text(as_json(full) + "\n", encoding="utf-8")
+        stored = directory / "weights.safetensors"
+        save_file(
+            named_weights(weights),
+            str(stored),
+            metadata={"format": "pt", "standardization": as_json(scales)},
+        )
+        # safetensors writes for the owner alone; results are as readable as any other file.
+        stored.chmod((directory / "result.json").stat().st_mode)
+        write_report(result, directory)

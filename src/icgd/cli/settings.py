@@ -1,0 +1,84 @@
+"""What a user asked `icgd run` for, checked before anything heavy is imported."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from icgd.errors import InvalidParameter
+
+DTYPES = ("float64", "float32")
+EXECUTORS = ("structured", "dense")
+TEMPERATURES = ("spectral", "hard")
+OUTPUTS = ("linear", "relu")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of one run; `None` means the compiler's own default for the precision."""
+
+    out: Path
+    data: Path | None = None
+    example: str | None = None
+    target: tuple[str, ...] = ()
+    widths: str = "16,16"
+    lr: float = 0.01
+    epochs: int = 3
+    standardize: bool = True
+    seed: int = 0
+    output: str = "linear"
+    bias: bool = True
+    temperature: str = "spectral"
+    n_grid: int = 32
+    rho: float | None = None
+    radius: float | None = None
+    dtype: str = "float64"
+    executor: str = "structured"
+
+    def check(self) -> None:
+        """Refuse what can never work."""
+        if (self.data is None) == (self.example is None):
+            raise InvalidParameter(
+                "DATA", None if self.data is None else str(self.data),
+                "be given, or --example, but not both",
+                remedy="Try: icgd run --example diabetes",
+            )  # fmt: skip
+        choices = {
+            "dtype": DTYPES, "executor": EXECUTORS, "temperature": TEMPERATURES, "output": OUTPUTS,
+        }  # fmt: skip
+        for name, allowed in choices.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise InvalidParameter(f"--{name}", value, f"be one of {', '.join(allowed)}")
+        if not (math.isfinite(self.lr) and self.lr > 0):
+            raise InvalidParameter(
+                "--lr", self.lr, "be a finite number > 0", remedy="Try the default, --lr 0.01."
+            )
+        if self.epochs < 1:
+            raise InvalidParameter(
+                "--epochs", self.epochs, "be an integer >= 1", remedy="Try --epochs 1."
+            )
+        if not 0 <= self.seed < 2**63:
+            raise InvalidParameter("--seed", self.seed, "be an integer from 0 to 2^63 - 1")
+        hidden_widths(self.widths)
+
+
+def hidden_widths(text: str) -> tuple[int, ...]:
+    """Hidden widths from "16,16"; "none" is a network without hidden layer.
+
+    >>> hidden_widths("16, 8"), hidden_widths("none")
+    ((16, 8), ())
+    """
+    if text.strip().lower() == "none":
+        return ()
+    try:
+        widths = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        widths = (0,)
+    if min(widths) < 1:
+        raise InvalidParameter(
+            "--widths", text, "be integers >= 1 separated by commas",
+            remedy="For example --widths 16,16, or --widths none for no hidden layer.",
+        )  # fmt: skip
+    return widths

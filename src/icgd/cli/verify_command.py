@@ -1,0 +1,80 @@
+"""`icgd verify`: the theorem table of a paper, or a saved program on a user's data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from icgd.cli.output import as_json, check_file, write_file
+from icgd.cli.settings import EXECUTORS
+from icgd.errors import InvalidParameter
+
+
+def check_request(
+    paper: str | None, program: Path | None, data: Path | None, json: Path | None
+) -> None:
+    """Refuse what can never work, before anything heavy is imported."""
+    if (paper is None) == (program is None):
+        raise InvalidParameter(
+            "--paper", paper, "be given, or --program, but not both",
+            remedy="Try: icgd verify --paper COT",
+        )  # fmt: skip
+    if (program is None) != (data is None):
+        raise InvalidParameter(
+            "DATA", None if data is None else str(data), "be given together with --program",
+            remedy="Try: icgd verify --program DIR data.csv --target y",
+        )  # fmt: skip
+    if json is not None:
+        check_file("--json", json)
+
+
+def verify_paper(paper: str, json: Path | None) -> bool:
+    """Print the theorem table; gives back whether every row passed."""
+    from rich.console import Console
+
+    from icgd.verification.theorem_table import render, theorem_table, to_json
+
+    rows = theorem_table(paper.upper())
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=140)
+    console.print(render(rows))
+    if json is not None:
+        write_file(json, to_json(rows))
+    return all(row.passed for row in rows)
+
+
+def verify_program(
+    program: Path, data: Path, targets: tuple[str, ...], json: Path | None, *,
+    epochs: int, standardize: bool, seed: int, executor: str,
+) -> bool:  # fmt: skip
+    """Print the verdict on a saved program; gives back whether it passed."""
+    if executor not in EXECUTORS:
+        raise InvalidParameter("--executor", executor, f"be one of {', '.join(EXECUTORS)}")
+    from rich.console import Console
+
+    import icgd
+    from icgd.cli.run_command import fitting_threads, load_table
+
+    table = load_table(data, None, targets, standardize=standardize)
+    loaded = icgd.Program.from_pretrained(program)
+    network = icgd.Network(**loaded.config["problem"])
+    shape = (table.X.shape[1], table.Y.shape[1])
+    if shape != (network.widths[0], network.widths[-1]):
+        raise InvalidParameter(
+            "DATA", f"{shape[0]} features and {shape[1]} targets",
+            f"have {network.widths[0]} features and {network.widths[-1]} targets, as {program} was compiled",
+            remedy="Choose other --target columns, or compile a program for this table.",
+        )  # fmt: skip
+    with fitting_threads(network):
+        check: Any = icgd.verify(
+            loaded, table.X, table.Y, init=network.init(seed=seed, dtype=loaded.dtype), epochs=epochs,
+            executor=executor, progress=True,  # type: ignore[arg-type]
+        )  # fmt: skip
+    console = Console(highlight=False)
+    console.print(check.table())
+    for note in check.notes:
+        console.print(f"Note: {note}", markup=False)
+    if json is not None:
+        write_file(json, as_json(check.to_dict()))
+    return bool(check.passed)

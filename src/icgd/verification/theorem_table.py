@@ -1,0 +1,144 @@
+"""The theorem table: every statement of a paper, executed as printed and as corrected.
+
+A row is never typed in. A checker runs the printed form and looks for the failure it is said to
+have, then runs the corrected form and holds its measured error against its bound. Papers register
+their checkers; the table only collects and judges.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from importlib import import_module
+
+from rich.markup import escape
+from rich.table import Table
+
+from icgd.errors import InvalidParameter
+
+
+@dataclass(frozen=True)
+class Row:
+    """One statement, judged.
+
+    statement        where it stands in the paper
+    printed          what it says there, in our words
+    printed_verdict  "fails" or "holds": what running the printed form showed
+    counterexample   the numbers that show it
+    corrected        the form this package uses
+    measured, bound  error of the corrected form, and what is certified for it
+    passed           the corrected form holds and the printed verdict is the documented one
+    """
+
+    statement: str
+    printed: str
+    printed_verdict: str
+    counterexample: str
+    corrected: str
+    measured: float
+    bound: float
+    passed: bool
+
+
+def judge(
+    statement: str, printed: str, *, refuted: bool, counterexample: str, corrected: str,
+    measured: float, bound: float, also: bool = True, documented: str = "fails",
+) -> Row:  # fmt: skip
+    """A row from what was computed; NaN anywhere, or an infinite bound, is a failure.
+
+    refuted      whether running the printed form produced its counterexample
+    also         further exact conditions of the corrected form
+    documented   the verdict docs/errata.md states; a row that finds another one does not pass
+
+    >>> judge("A", "", refuted=True, counterexample="", corrected="", measured=math.nan, bound=1.0).passed
+    False
+    """
+    verdict = "fails" if refuted else "holds"
+    # NaN compares false, and a bound of infinity would promise nothing.
+    holds = 0.0 <= measured <= bound < math.inf and also
+    return Row(
+        statement, printed, verdict, counterexample, corrected, float(measured), float(bound),
+        holds and verdict == documented,
+    )  # fmt: skip
+
+
+Checker = Callable[[], Row]
+
+PAPERS: dict[str, tuple[str, ...]] = {
+    "COT": ("icgd.verification.cot_statements", "icgd.verification.cot_propositions")
+}
+"""Modules that register the checkers of a paper, imported when its table is asked for."""
+
+_CHECKERS: dict[str, dict[str, Checker]] = {}
+
+
+def checks(paper: str, statement: str) -> Callable[[Checker], Checker]:
+    """Register a function as the checker of one statement; a module's own order is kept."""
+
+    def register(checker: Checker) -> Checker:
+        _CHECKERS.setdefault(paper, {})[statement] = checker
+        return checker
+
+    return register
+
+
+def checkers(paper: str) -> dict[str, Checker]:
+    """The checkers of a paper by statement, in the paper's order."""
+    if paper not in PAPERS:
+        raise InvalidParameter("paper", paper, f"be one of {sorted(PAPERS)}")
+    modules = PAPERS[paper]
+    for module in modules:
+        import_module(module)
+
+    def place(item: tuple[str, Checker]) -> int:
+        # Someone may have imported the modules in another order before.
+        home = item[1].__module__
+        return modules.index(home) if home in modules else len(modules)
+
+    return dict(sorted(_CHECKERS[paper].items(), key=place))
+
+
+def theorem_table(paper: str) -> list[Row]:
+    """Run every checker of a paper.
+
+    paper  "COT"
+    """
+    return [checker() for checker in checkers(paper).values()]
+
+
+def render(rows: Iterable[Row], title: str = "Theorem table") -> Table:
+    """The rows as a table for the terminal."""
+    table = Table(title=title, show_lines=True)
+    for name in ("statement", "as printed", "counterexample", "corrected", "measured", "bound", ""):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(
+            row.statement,
+            f"{escape(row.printed)} ({row.printed_verdict})",
+            escape(row.counterexample),
+            escape(row.corrected),
+            f"{row.measured:.2e}",
+            f"{row.bound:.2e}",
+            "pass" if row.passed else "FAIL",
+        )
+    return table
+
+
+def to_json(rows: Iterable[Row]) -> str:
+    """The rows as strict JSON; numbers that JSON cannot hold are written as strings."""
+    plain = [asdict(row) for row in rows]
+    for row in plain:
+        for name in ("measured", "bound"):
+            if not math.isfinite(row[name]):
+                row[name] = str(row[name])
+    return json.dumps(plain, indent=2, allow_nan=False)
+
+
+def from_json(text: str) -> list[Row]:
+    """The rows that `to_json` wrote."""
+    rows = json.loads(text)
+    for row in rows:
+        row.update(measured=float(row["measured"]), bound=float(row["bound"]))
+    return [Row(**row) for row in rows]

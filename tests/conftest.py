@@ -1,0 +1,36 @@
+"""One thread, shapes checked at run time, hypothesis without deadlines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from jaxtyping import install_import_hook
+
+# Test files are imported by path; this lets them share `cases` and `typecheck`.
+sys.path.insert(0, str(Path(__file__).parent))
+
+# Modules whose signatures speak of tensors and classes. Left out are those that take Builder, Codec or
+# another protocol (beartype can check only those marked as runtime checkable), and those that meet
+# whatever a user passes: there the package's own complaint is wanted, and tested.
+CHECKED = [
+    "icgd.certificate",
+    "icgd.gadgets.smooth_functions",
+    "icgd.gadgets.spectral_head",
+    "icgd.layout",
+    "icgd.nn.attention",
+    "icgd.nn.layer",
+    "icgd.nn.masks",
+    "icgd.reference",
+    "icgd.runtime.blocks",
+    "icgd.runtime.cost",
+    "icgd.runtime.watch",
+]
+install_import_hook(CHECKED, "typecheck.typechecker")
+
+import hypothesis
+import torch
+
+torch.set_num_threads(1)
+hypothesis.settings.register_profile("icgd", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("icgd")

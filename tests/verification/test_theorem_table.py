@@ -1,0 +1,174 @@
+"""The theorem table: every row passes, and a row that should not pass does not."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+
+import icgd
+from icgd.verification import cot_examples, cot_printed, cot_propositions, cot_statements
+from icgd.verification.theorem_table import (
+    PAPERS,
+    Row,
+    checkers,
+    checks,
+    from_json,
+    judge,
+    render,
+    theorem_table,
+    to_json,
+)
+
+STATEMENTS = [
+    "Lemma A.5", "Definition 4.3", "Definition 4.4", "Theorem 4.1", "Theorem 4.2",
+    "Proposition 4.1", "Proposition 4.2", "Proposition 4.3", "Proposition 4.4", "C.9, Step 2",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return theorem_table("COT")
+
+
+def row(**changes) -> Row:
+    values = {
+        "refuted": True,
+        "counterexample": "1 > 0",
+        "corrected": "c",
+        "measured": 1e-16,
+        "bound": 1e-14,
+    }
+    return judge("S", "p", **{**values, **changes})
+
+
+def test_every_statement_has_a_passing_row(rows):
+    assert [r.statement for r in rows] == STATEMENTS == list(checkers("COT"))
+    for r in rows:
+        assert r.passed, r
+        assert r.printed_verdict == "fails"
+        assert 0.0 <= r.measured <= r.bound
+        assert r.printed
+        assert r.corrected
+        # A counterexample is numbers, and they were computed.
+        assert any(c.isdigit() for c in r.counterexample)
+        assert "nan" not in r.counterexample
+
+
+def test_bounds_mean_something(rows):
+    for r in rows[:-1]:
+        assert r.bound < 1e-10, r
+    # The spread of a round is measured against itself: the bound must be tight, not tiny.
+    assert rows[-1].bound < 1.01 * rows[-1].measured
+
+
+def test_table_is_reproducible(rows):
+    again = {r.statement: r for r in rows}
+    for statement in ("Lemma A.5", "Definition 4.4", "Proposition 4.3", "Proposition 4.4"):
+        assert checkers("COT")[statement]() == again[statement]
+
+
+@pytest.mark.parametrize(
+    ("changes", "passed"),
+    [
+        ({}, True),
+        ({"measured": 0.0, "bound": 0.0}, True),
+        ({"measured": 2e-14}, False),
+        ({"measured": math.nan}, False),
+        ({"bound": math.nan}, False),
+        ({"measured": math.nan, "bound": math.nan}, False),
+        ({"measured": math.inf, "bound": math.inf}, False),
+        ({"bound": math.inf}, False),
+        ({"measured": -1.0}, False),
+        ({"refuted": False}, False),
+        ({"also": False}, False),
+        ({"refuted": False, "documented": "holds"}, True),
+        ({"refuted": True, "documented": "holds"}, False),
+    ],
+)
+def test_judgement(changes, passed):
+    judged = row(**changes)
+    assert judged.passed is passed
+    assert judged.printed_verdict == ("fails" if changes.get("refuted", True) else "holds")
+
+
+def test_unknown_paper():
+    with pytest.raises(icgd.InvalidParameter, match=r"`paper` must be one of \['COT'\]. Got 'XYZ'"):
+        theorem_table("XYZ")
+
+
+def test_json_round_trip(rows):
+    odd = [
+        row(measured=math.nan),
+        row(bound=math.inf),
+        replace(row(), statement='quote " and [brackets]'),
+    ]
+    text = to_json([*rows, *odd])
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    back = from_json(text)
+    assert back[: len(rows)] == rows
+    assert math.isnan(back[-3].measured)
+    assert not back[-3].passed
+    assert back[-2:] == odd[-2:]
+    assert from_json(to_json([])) == []
+
+
+def test_rendering(rows):
+    console = Console(width=240, record=True, file=io.StringIO())
+    failed = row(measured=math.nan, counterexample="[bold]x[/bold]")
+    console.print(render([*rows, failed]))
+    text = console.export_text()
+    assert text.count("pass") >= len(rows)
+    assert "FAIL" in text
+    assert "[bold]x[/bold]" in text
+    assert "Proposition 4.4" in text
+
+
+def test_papers_register_their_checkers(monkeypatch):
+    monkeypatch.setitem(PAPERS, "TEST", ())
+    monkeypatch.setattr("icgd.verification.theorem_table._CHECKERS", {})
+    first = checks("TEST", "one")(lambda: row(measured=1.0))
+    checks("TEST", "two")(row)
+    assert list(checkers("TEST")) == ["one", "two"]
+    assert checkers("TEST")["one"] is first
+    assert [r.passed for r in theorem_table("TEST")] == [False, True]
+
+
+# -- rows that must not pass ---------------------------------------------------------------------
+
+
+def test_row_notices_a_failed_probe(monkeypatch):
+    good = cot_examples.probe_results()
+    for i, kind in ((0, "forward"), (1, "x")):
+        bad = [replace(r, passed=False, error=math.nan) if r.kind == kind else r for r in good]
+        monkeypatch.setattr(cot_examples, "probe_results", lambda bad=bad: bad)
+        checker = (cot_statements.theorem_41, cot_propositions.proposition_41)[i]
+        assert not checker().passed
+        assert not cot_propositions.proposition_43().passed
+    assert cot_statements.theorem_42().passed
+
+
+def test_row_notices_a_printed_form_that_holds(monkeypatch):
+    def mended(s, lr):
+        return s.W - lr * torch.outer(s.delta, s.inp)
+
+    monkeypatch.setattr(cot_printed, "printed_update", mended)
+    assert cot_statements.definition_43().printed_verdict == "holds"
+    assert not cot_statements.definition_43().passed
+    monkeypatch.setattr(cot_printed, "shifted_gate", lambda w, m: torch.where(w <= -m / 2, 0.0, w))
+    assert cot_propositions.proposition_43().printed_verdict == "holds"
+    assert not cot_propositions.proposition_43().passed
+
+
+def test_row_notices_a_broken_layer(monkeypatch):
+    case = cot_examples.example()
+    broken = icgd.compile(case.network, icgd.SGD(lr=cot_examples.LR), radius=16.0)
+    broken.step.attention.levels.data[0] *= 1.001
+    broken.step.attention.levels.data[1] *= 1.001
+    monkeypatch.setattr(cot_statements, "program_for", lambda network: broken)
+    assert not cot_statements.definition_44().passed
