@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import hypothesis
+import torch
 from jaxtyping import install_import_hook
 
 # Test files are imported by path; this lets them share `cases` and `typecheck`.
@@ -28,9 +30,10 @@ CHECKED = [
 ]
 install_import_hook(CHECKED, "typecheck.typechecker")
 
-import hypothesis
-import torch
-
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("icgd", deadline=None, derandomize=True, database=None)
+# A wider search by hand: pytest --hypothesis-profile=icgd-wide
+hypothesis.settings.register_profile(
+    "icgd-wide", deadline=None, max_examples=2000, database=None, print_blob=True
+)
 hypothesis.settings.load_profile("icgd")

@@ -123,5 +123,5 @@ def test_a_value_with_too_few_axes_is_refused_with_both_shapes():
 
 def test_a_token_of_another_layout_is_refused():
     layout = Layout([Slot("m", (2, 2))])
-    with pytest.raises(LayoutError, match="has 4 entries. Got 5"):
+    with pytest.raises(LayoutError, match=r"has 4 entries\. Got 5"):
         layout.unpack(torch.zeros(5))

@@ -6,6 +6,8 @@ import math
 
 import pytest
 import torch
+
+import icgd
 from cases import (
     BY_NAME,
     NETWORKS,
@@ -19,8 +21,6 @@ from cases import (
     init,
     tensors,
 )
-
-import icgd
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.theory.spectral import grid_for_error, head_error
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cases import dense_step, literal, relative_gap, structured_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import dense_step, literal, relative_gap, structured_step
 from icgd.errors import LayoutError
 from icgd.layout import Layout, Slot
 from icgd.nn.feedforward import Constant, FeedForward, Skip, Units, frozen

@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
-from cases import BY_NAME, NETWORKS, by_name, compiled, data, init, tensors
 
+from cases import BY_NAME, NETWORKS, by_name, compiled, data, init, tensors
 from icgd.errors import InvalidParameter
 from icgd.problems import Network
 

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 import torch
-from cases import BY_NAME, HARD, data, identical, init
 from safetensors.torch import load_file, save_file
 
 import icgd
+from cases import BY_NAME, HARD, data, identical, init
 from icgd.errors import InvalidFile
 
 CASE = BY_NAME["mixed"]

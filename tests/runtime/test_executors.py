@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+
+import icgd
 from cases import (
     BLURRED,
     BY_NAME,
@@ -28,8 +30,6 @@ from cases import (
     structured_step,
     tensors,
 )
-
-import icgd
 from icgd.errors import AssumptionViolated
 from icgd.nn.masks import DynamicMask, Step
 from icgd.runtime.blocks import Block, make_block
@@ -114,6 +114,31 @@ def test_every_step_type_writes_the_same_block(case, options):
             left, right = (slots_of(t, program, case, step) for t in (ours, theirs))
             for slot in program.layout.names:
                 assert relative_gap(right[slot], left[slot]) <= AGREE, (step.kind, slot)
+
+
+@pytest.mark.parametrize("name", ["mixed", "relu_output"])
+def test_gates_open_at_the_same_activation_to_the_last_bit(name):
+    """Activations at 0, inside the ramp, one step below its end, at its end, and above."""
+    case = BY_NAME[name]
+    program, d = compiled(case), max(case.widths)
+    end = 1 / program.slope
+    below = math.nextafter(end, 0.0)
+    special = torch.tensor([0.0, end / 2, below, end, 1.0], dtype=torch.float64)
+    blocks = filled_blocks(case, DEFAULT, 0)
+    opened = 0
+    for shift in range(5):
+        for address, block in blocks.items():
+            if address[0] == "F" and "closed" in block.slots:
+                width = block.slots["closed"].shape[-1]
+                block.slots["closed"] = special.roll(shift).repeat(2)[:width]
+        for step in program.mask.steps()[case.n_layers :]:
+            visible = [blocks[address] for address in step.reads]
+            ours = literal(structured_step(program.step, visible, keep_all=True), program.layout, d)
+            theirs = dense_step(program.step, program.layout, visible, n_columns=d)
+            delta = [program.layout.unpack(t)["out"][0] for t in (ours, theirs)]
+            assert torch.equal(delta[0] == 0, delta[1] == 0), step.kind
+            opened += int((delta[0] != 0).sum())
+    assert opened
 
 
 @pytest.mark.parametrize("case", NETWORKS, ids=by_name)

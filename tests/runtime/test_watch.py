@@ -7,11 +7,11 @@ import re
 
 import pytest
 import torch
-from cases import BY_NAME, compiled, data, init
 
 import icgd
+from cases import BY_NAME, compiled, data, init
 from icgd.errors import AssumptionViolated
-from icgd.runtime.watch import KinkReport, RangeWatch
+from icgd.runtime.watch import KinkReport, RangeWatch, Watched
 
 F64 = torch.float64
 EXECUTORS = pytest.mark.parametrize("executor", ["structured", "dense"])
@@ -210,11 +210,19 @@ def watch(radius=4.0, slope=2.0**30, noise=0.0, every=64):
     return RangeWatch(radius, slope, lambda largest: noise, every=every)
 
 
+def ask(w, round_, values, *, place="x", head="attention.inputs"):
+    w.log_queries(round_, [Watched(label=head, place=place, layer=1)], [values])
+
+
+def meet(w, round_, z, *, layer=1):
+    w.log_preactivations(round_, [Watched(label="preactivation", place="x", layer=layer)], [z])
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_none_is_noticed_among_good_ones(bad):
     w = watch()
-    w.log(1, "x", 1, "attention.inputs", vec(1.0, 2.0))
-    w.log(2, "backward", 1, "attention.signals", vec(0.0, bad, 1.0))
+    ask(w, 1, vec(1.0, 2.0))
+    ask(w, 2, vec(0.0, bad, 1.0), place="backward", head="attention.signals")
     found = complaint(w.flush)
     assert (found["head"], found["place"], found["unit"]) == ("attention.signals", "backward", "2")
     assert found["round"] == "2"
@@ -224,12 +232,12 @@ def test_a_number_that_is_none_is_noticed_among_good_ones(bad):
 def test_checks_come_in_batches_and_forget_what_was_good():
     w = watch(every=3)
     for round_ in (1, 2):
-        w.log(round_, "x", 1, "attention.inputs", vec(float(round_)))
+        ask(w, round_, vec(float(round_)))
         w.end_round()
     assert w.max_use == 0.0
     w.end_round()
     assert w.max_use == 0.5
-    w.log(4, "x", 1, "attention.inputs", vec(1.0))
+    ask(w, 4, vec(1.0))
     w.flush()
     assert w.max_use == 0.5
     w.flush()
@@ -239,7 +247,7 @@ def test_checks_come_in_batches_and_forget_what_was_good():
 def test_the_recommended_radius_is_a_power_of_two_with_room():
     for value in (4.1, 5.0, 100.0, 1e6):
         w = watch()
-        w.log(1, "x", 1, "attention.inputs", vec(value))
+        ask(w, 1, vec(value))
         remedy = complaint(w.flush)["remedy"]
         wanted = float(re.search(r"radius >= (\S+),", remedy).group(1))
         assert 1.2 * value <= wanted <= 2.6 * value
@@ -250,7 +258,7 @@ def test_the_recommended_radius_is_a_power_of_two_with_room():
 
 def kinks(z, *, slope=2.0**30, noise=0.0):
     w = watch(slope=slope, noise=noise)
-    w.log(5, "forward", 2, "preactivation", z)
+    meet(w, 5, z, layer=2)
     w.flush()
     return w.near_kink
 
@@ -278,7 +286,7 @@ def test_an_exact_zero_is_no_near_miss():
 def test_kinks_add_up_and_the_first_one_is_kept():
     w = watch(every=1)
     for round_, z in ((1, vec(1.0)), (2, vec(2.0**-31)), (3, vec(2.0**-32, 2.0**-32))):
-        w.log(round_, "x", 1, "preactivation", z)
+        meet(w, round_, z)
         w.end_round()
     assert w.near_kink == KinkReport(3, (2, 1, 1))
 
@@ -286,7 +294,7 @@ def test_kinks_add_up_and_the_first_one_is_kept():
 def test_pre_activations_may_be_as_large_as_they_like():
     """Only questions to heads have a range; a closed unit may be closed by any amount."""
     w = watch()
-    w.log(1, "x", 1, "preactivation", vec(-1e9))
+    meet(w, 1, vec(-1e9))
     w.flush()
     assert w.max_use == 0.0
 

@@ -12,10 +12,10 @@ from icgd.constructions.softmax_cot_network import (
     CAPACITY,
     LayerOptions,
     block_layout,
+    layer_slope,
     universal_layer,
 )
 from icgd.errors import InvalidParameter, raise_all
-from icgd.gadgets.closed_unit import closed_slope
 from icgd.gadgets.spectral_head import head_certificate
 from icgd.nn.masks import DynamicMask
 from icgd.problems import SGD, Network
@@ -31,8 +31,9 @@ from icgd.theory.spectral import (
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 DEFAULTS: dict[torch.dtype, dict[str, float]] = {
     torch.float64: {"rho": 1.4, "margin": 8.25, "radius": 1024.0},
-    # Fewer digits need a narrower kernel and smaller margins; a larger radius would cost digits.
-    torch.float32: {"rho": 1.05, "margin": 5.5, "radius": 128.0},
+    # Fewer digits need smaller margins; a larger radius would cost digits. At this rho no exponential
+    # overflows in float32, so that numbers are read with a small relative error.
+    torch.float32: {"rho": 1.4, "margin": 6.0, "radius": 128.0},
 }
 
 
@@ -143,9 +144,15 @@ def build(config: Mapping[str, Any]) -> Program:
         step=layer,
         mask=DynamicMask(spec.n_layers),
         layout=block_layout(spec),
-        codec=NetworkCodec(spec, geometry, CAPACITY[dtype], [layer.attention.levels]),
+        codec=NetworkCodec(
+            spec,
+            geometry,
+            CAPACITY[dtype],
+            [layer.attention.levels],
+            reads_pairs=layer.attention.reads_pairs(geometry.radius),
+        ),
         certificate=head_certificate(geometry, dtype),
-        slope=closed_slope(geometry.radius, dtype),
+        slope=layer_slope(spec, geometry.radius, dtype),
     )
     return program.requires_grad_(False)
 

@@ -15,7 +15,11 @@ from icgd.problems import NetworkSpec, Weights
 from icgd.program.session import Session
 from icgd.runtime.blocks import Block, make_block
 from icgd.runtime.executors import StructuredExecutor
-from icgd.theory.spectral import GridGeometry, head_error
+from icgd.theory.spectral import (
+    GridGeometry,
+    head_error_polynomial,
+    pairwise_error_polynomial,
+)
 
 DATA_FLAGS = {"not_forward": 1.0, "not_backward": 1.0}
 LAYER_FLAGS = {"not_forward": 1.0, "not_data": 1.0}
@@ -52,9 +56,11 @@ class NetworkCodec:
     """
 
     def __init__(
-        self, spec: NetworkSpec, geometry: GridGeometry, capacity: float, like: Sequence[Tensor]
-    ) -> None:
+        self, spec: NetworkSpec, geometry: GridGeometry, capacity: float, like: Sequence[Tensor],
+        *, reads_pairs: bool,
+    ) -> None:  # fmt: skip
         self.spec, self.geometry, self.capacity = spec, geometry, capacity
+        self.reads_pairs = reads_pairs
         # A one-element list holding a live parameter: it follows the program to other devices.
         self._like = like
         self.data_flags = dict(DATA_FLAGS)
@@ -269,7 +275,9 @@ class NetworkCodec:
                     "Training diverged: lower lr or standardise the data."
                 )
             row_sum = max(row_sum, float(W.abs().sum(dim=-1).max()))
-        per_entry = head_error(self.geometry, min(largest, self.geometry.radius), u)
+        polynomial = pairwise_error_polynomial if self.reads_pairs else head_error_polynomial
+        c0, c1, c2 = polynomial(self.geometry, u)
+        per_entry = c0 + c1 * largest + c2 * largest * largest
         return row_sum * (per_entry + (self.spec.d_model + 2) * u * largest)
 
     def _structured_flops(self, predict: bool) -> int:

@@ -151,6 +151,15 @@ class LayerOptions:
     dtype: torch.dtype
 
 
+def layer_slope(spec: NetworkSpec, radius: float, dtype: torch.dtype) -> float:
+    """Slope k of the closed units.
+
+    What a hidden layer puts out is asked by a head, so z <= radius. A ReLU output is not; but its
+    error o - y is, and y lies within the radius, so that z <= 2 radius.
+    """
+    return closed_slope(radius if spec.output == "linear" else 2 * radius, dtype)
+
+
 def universal_layer(spec: NetworkSpec, optimizer: SGD, options: LayerOptions) -> Layer:
     """The one layer: the same frozen weights serve every step.
 
@@ -237,7 +246,7 @@ def _post(spec: NetworkSpec, optimizer: SGD, radius: float, dtype: torch.dtype) 
             "closed": ClosedUnit(
                 d, z="z", hidden="hidden", target="closed",
                 linear="linear" if linear_output else None,
-                slope=closed_slope(radius, dtype), capacity=capacity, dtype=dtype,
+                slope=layer_slope(spec, radius, dtype), capacity=capacity, dtype=dtype,
             ),
         },
         skips,

@@ -20,14 +20,16 @@ from icgd.nn.feedforward import Units
 from icgd.nn.structured import ZERO, Builder, Closed, Const, Reg, Zero
 
 
-def closed_slope(radius: float, dtype: torch.dtype) -> float:
-    """The power of two k for which k z is exact up to |z| = 4 radius, at most 2^30.
+def closed_slope(z_bound: float, dtype: torch.dtype) -> float:
+    """The largest power of two k for which k z is exact up to z = z_bound: k z <= 2^53 (2^24).
 
-    >>> closed_slope(1024.0, torch.float64) == 2.0**30, closed_slope(128.0, torch.float32) == 2.0**15
+    Only positive z matters: for z <= 0 both ReLUs are exactly 0.
+
+    >>> closed_slope(1024.0, torch.float64) == 2.0**43, closed_slope(128.0, torch.float32) == 2.0**17
     (True, True)
     """
     digits = 1 - math.log2(torch.finfo(dtype).eps)
-    return 2.0 ** min(30.0, digits - math.ceil(math.log2(4 * radius)))
+    return 2.0 ** (digits - math.ceil(math.log2(z_bound)))
 
 
 class ClosedUnit(nn.Module):

@@ -133,6 +133,11 @@ class GridAttention(nn.Module):
             return lambda s: read_shifted(s, rate, rest, level)
         return PairReader(rate, rest.exp(), level)
 
+    def reads_pairs(self, radius: float) -> bool:
+        """Whether `reader` takes the mean over pairs, with an error relative to what is read."""
+        reader = self.reader(radius)
+        return isinstance(reader, PairReader) and reader.equally_spaced
+
     def emit(self, b: Builder, radius: float) -> None:
         """Heads as matrix products: read the queries off the grid once, then multiply."""
         reader = self.reader(radius)

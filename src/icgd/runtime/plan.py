@@ -272,7 +272,18 @@ def _is_one(coef: float | Tensor) -> bool:
     return not isinstance(coef, Tensor) and coef == 1.0
 
 
+SMALL = 24
+"""Below this width broadcasting and summing beats a batch of tiny matrix products."""
+
+
 def _matvec_batched(transpose: bool) -> Callable[[Tensor, Tensor], Tensor]:
-    if transpose:
-        return lambda m, v: torch.bmm(v.unsqueeze(-2), m).squeeze(-2)
-    return lambda m, v: torch.bmm(m, v.unsqueeze(-1)).squeeze(-1)
+    if not transpose:
+        # A row times a matrix: several times faster than a matrix times a column.
+        return lambda m, v: torch.bmm(v.unsqueeze(-2), m.mT).squeeze(-2)
+
+    def transposed(m: Tensor, v: Tensor) -> Tensor:
+        if m.shape[-1] < SMALL:
+            return (m * v.unsqueeze(-1)).sum(dim=-2)
+        return torch.bmm(v.unsqueeze(-2), m).squeeze(-2)
+
+    return transposed

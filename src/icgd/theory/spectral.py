@@ -220,6 +220,29 @@ def head_error_polynomial(
     )
 
 
+def pairwise_error_polynomial(g: GridGeometry, unit_roundoff: float) -> tuple[float, float, float]:
+    """Bound c0 + c1 |s| + c2 s^2 on |head(s) - s| when the mean is taken over pairs of levels.
+
+    Statement: [COT] Lemma A.5
+
+    The mean is tanh(y) A / B with sums A, B of p/2 positive terms in exp(+-x_k), |x_k| <= 2 beta G |s|.
+    Each exponential has a relative error of at most 2 u |x_k| + 2 u, each sum adds (p/2 + 6) u, and
+    tanh(y) 5 u; nothing cancels, so rounding is relative to s. Discretisation and tails are as before.
+
+    Differs from the paper: new; the same head as in `head_error`, summed in another order.
+
+    >>> g = make_geometry(32, 1.4, 8.25, 1024.0, "spectral")
+    >>> c0, c1, c2 = pairwise_error_polynomial(g, 2.0**-53)
+    >>> c0 + c1 + c2 < 0.2 * head_error(g, 1.0, 2.0**-53)
+    True
+    """
+    u = unit_roundoff
+    relative = 2 * (g.n_grid / 2 + 8) + 5
+    discretised = g.sigma * gaussian_moments(g.rho, g.margin).mean_error
+    slack = math.exp(u * (relative + 8 * g.beta * g.half_width * g.radius))
+    return slack * discretised, slack * relative * u, slack * 8 * g.beta * g.half_width * u
+
+
 def _hard_distance(g: GridGeometry) -> float:
     """Weighted mean distance to the levels in hard mode, in spacings; 1/2 is the tie."""
     log_r = -g.beta * g.spacing**2

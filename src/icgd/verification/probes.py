@@ -108,8 +108,9 @@ class ProbeMaker:
         return (self._weight_sign * self._uniform(self.d) > 0).to(self.dtype)
 
     def _layer(self, *, linear: bool) -> Values:
-        """W, b and the linear flag of a layer."""
-        values: Values = {"weight": self._weight_sign * self._uniform(self.d, self.d)}
+        """W, b and the linear flag of a layer; W so small that its output stays in range."""
+        W = self._weight_sign * self._uniform(self.d, self.d) / self.d
+        values: Values = {"weight": W}
         if self.spec.bias:
             values["bias"] = self._sign * self._uniform(self.d)
         if linear:

@@ -19,7 +19,11 @@ from icgd.program.progress import progress_reporter
 from icgd.reference import sgd_round, sgd_rounds
 from icgd.runtime.watch import KinkReport
 from icgd.theory.cot import StepErrors, paper_bound, round_error
-from icgd.theory.spectral import head_error_polynomial, make_geometry
+from icgd.theory.spectral import (
+    head_error_polynomial,
+    make_geometry,
+    pairwise_error_polynomial,
+)
 from icgd.verification.certify import GridCheck, check_grid
 from icgd.verification.check_table import check_table
 from icgd.verification.global_bound import expansion
@@ -157,6 +161,9 @@ class _Judge:
         self.records: list[RoundRecord] = []
         self._geometry = make_geometry(**program.config["options"])
         self._u = torch.finfo(program.dtype).eps / 2
+        pairs = executor == "structured" and program.step.attention.reads_pairs(program.radius)
+        polynomial = pairwise_error_polynomial if pairs else head_error_polynomial
+        self._polynomial = polynomial(self._geometry, self._u)
         self._machine = Arithmetic(
             self._head_error, self._u, program.slope, exact_zero=executor == "structured"
         )
@@ -172,7 +179,7 @@ class _Judge:
         self._reported_only = program.dtype != torch.float64
 
     def _head_error(self, s: Tensor) -> Tensor:
-        c0, c1, c2 = head_error_polynomial(self._geometry, self._u)
+        c0, c1, c2 = self._polynomial
         inside = s <= self._geometry.radius * (1 + 4 * self._u)
         return torch.where(inside, c0 + c1 * s + c2 * s * s, torch.inf)
 
