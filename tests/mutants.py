@@ -46,11 +46,11 @@ def weight_mutants(program: icgd.Program, *, per_tensor: int, seed: int = 0) -> 
     for which, (name, weights) in enumerate(program.named_parameters()):
         entries = range(weights.numel())
         table = name in TABLES
-        n_changes = weights.numel() * len(kinds) if table else per_tensor
+        n_changes = weights.numel() if table else per_tensor
         for i in range(n_changes):
             label, factor = kinds[(which + i) % len(kinds)]
             if table:
-                entry = i // len(kinds)
+                entry = i
             else:
                 entry = int(torch.randint(len(entries), (1,), generator=generator))
             yield Mutant(f"{name}[{entry}] {label}", _scale(name, entry, factor), table)

@@ -20,8 +20,17 @@ class InvalidParameter(IcgdError, ValueError):
 
     def __init__(self, name: str, value: object, must: str, *, remedy: str = "") -> None:
         self.name, self.value = name, value
+        self.must, self.remedy = must, remedy
         message = f"`{name}` must {must}. Got {value!r}."
         super().__init__(f"{message} {remedy}".strip())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process boundaries (test workers, sweeps); the message alone would not do.
+        return _rebuild, (self.name, self.value, self.must, self.remedy)
+
+
+def _rebuild(name: str, value: object, must: str, remedy: str) -> InvalidParameter:
+    return InvalidParameter(name, value, must, remedy=remedy)
 
 
 class AssumptionViolated(IcgdError, ValueError):

@@ -105,7 +105,9 @@ class Layout:
             room = torch.zeros((*batch, *slot.shape), dtype=dtype, device=device)
             if isinstance(value, Tensor) and slot.shape:
                 corner = value.shape[value.dim() - len(slot.shape) :]
-                if any(have > fit for have, fit in zip(corner, slot.shape, strict=True)):
+                if len(corner) < len(slot.shape) or any(
+                    have > fit for have, fit in zip(corner, slot.shape, strict=True)
+                ):
                     raise LayoutError(
                         f"A value of shape {tuple(corner)} does not fit slot `{name}` "
                         f"of shape {slot.shape}."

@@ -16,7 +16,8 @@ from icgd.runtime.watch import KinkReport, RangeWatch, Watched
 F64 = torch.float64
 EXECUTORS = pytest.mark.parametrize("executor", ["structured", "dense"])
 SENTENCE = re.compile(
-    r"Head (?P<head>\S+) met \|s\| = (?P<value>\S+) at slot (?P<place>\w+)\[(?P<unit>\d+)\] "
+    r"(Head (?P<head>\S+)|A closed unit) met \|s\| = (?P<value>\S+) at slot "
+    r"(?P<slot>[\w+]+)\[(?P<unit>\d+)\] \((?P<place>\w+) step, layer (?P<layer>\d+)\) "
     r"in round (?P<round>\d+), outside its certified range \[-(?P<low>\S+), (?P<high>\S+)\]\. "
     r"(?P<remedy>.+)"
 )
@@ -95,6 +96,7 @@ def test_an_error_signal_out_of_range(executor):
         lambda: program.run(vec([40.0]), vec([-40.0]), init=weights(1, 0, 1, 0), executor=executor)
     )
     assert (found["head"], found["place"]) == ("attention.signals", "y")
+    assert (found["slot"], found["layer"]) == ("delta", "2")
     assert math.isclose(float(found["value"]), 80.0, rel_tol=1e-5)
 
 
@@ -197,6 +199,23 @@ def test_both_executors_refuse_the_same_runs():
 
 
 @EXECUTORS
+@pytest.mark.parametrize("output", ["linear", "relu"])
+@pytest.mark.parametrize("size", [30.0, 63.0, 100.0, 127.0, 129.0, 200.0, 1e4, 1e8])
+def test_an_output_of_any_size_is_trained_exactly_or_refused(executor, output, size):
+    """The target is 60, the range 64: whatever the network puts out, silence means exactness."""
+    net = icgd.Network((1, 1), output=output)
+    program = icgd.compile(net, icgd.SGD(lr=1e-4), radius=64.0)
+    start = [(vec([size / 32]), vec(0.0))]
+    try:
+        run = program.run(vec([32.0]), vec([60.0]), init=start, executor=executor)
+    except AssumptionViolated:
+        assert size > 64.0
+        return
+    exact = size / 32 - 1e-4 * (size - 60.0) * 32
+    assert math.isclose(float(run.weights[0][0]), exact, rel_tol=1e-12)
+
+
+@EXECUTORS
 def test_range_use_is_the_largest_question_over_the_radius(executor):
     """x = 3, o_1 = 6, delta_2 = 12 - 2 = 10, delta_1 = 20: the largest question is 20."""
     run = two_layers().run(vec([3.0]), vec([2.0]), init=weights(2, 0, 2, 0), executor=executor)
@@ -211,11 +230,13 @@ def watch(radius=4.0, slope=2.0**30, noise=0.0, every=64):
 
 
 def ask(w, round_, values, *, place="x", head="attention.inputs"):
-    w.log_queries(round_, [Watched(label=head, place=place, layer=1)], [values])
+    w.log_queries(round_, [Watched(label=head, place=place, layer=1, slot="q")], [values])
 
 
 def meet(w, round_, z, *, layer=1):
-    w.log_preactivations(round_, [Watched(label="preactivation", place="x", layer=layer)], [z])
+    w.log_preactivations(
+        round_, [Watched(label="preactivation", place="x", layer=layer, slot="z")], [z]
+    )
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -301,10 +322,14 @@ def test_pre_activations_may_be_as_large_as_they_like():
 
 @EXECUTORS
 def test_a_run_reports_the_kinks_it_met(executor):
-    """Round 2 of three puts unit 2 of layer 1 at z = 2^-32, inside the ramp."""
+    """Round 2 of three puts unit 2 of layer 1 at z = x - 1, within the error of 0; no other unit."""
     net = icgd.Network((1, 3, 1))
     program = icgd.compile(net, icgd.SGD(lr=1e-9))
-    start = [(vec([1.0], [2.0**-32], [1.0]), vec(0.5, 0.0, -7.0)), (vec([1.0, 1.0, 1.0]), vec(0.0))]
+    almost_one = 1.0 - 0.5 / program.slope
+    start = [
+        (vec([1.0], [1.0], [1.0]), vec(0.5, -almost_one, -7.0)),
+        (vec([1.0, 1.0, 1.0]), vec(0.0)),
+    ]
     run = program.run(
         vec([-1.0], [1.0], [-2.0]), vec([0.0], [0.0], [0.0]), init=start, executor=executor
     )

@@ -124,7 +124,7 @@ def run(
     rho: Annotated[
         float | None,
         typer.Option(
-            help="Kernel width in grid spacings; 1.4 in float64 and 1.05 in float32 unless given.",
+            help="Kernel width in grid spacings; 1.4 unless given.",
             show_default=False,
         ),
     ] = None,

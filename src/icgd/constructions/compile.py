@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,11 +79,12 @@ def compile(
     options = {
         "temperature": temperature,
         "n_grid": n_grid,
-        "rho": default["rho"] if rho is None else float(rho),
-        "margin": default["margin"] if margin is None else float(margin),
-        "radius": default["radius"] if radius is None else float(radius),
+        "rho": default["rho"] if rho is None else _number("rho", rho),
+        "margin": default["margin"] if margin is None else _number("margin", margin),
+        "radius": default["radius"] if radius is None else _number("radius", radius),
     }
-    raise_all(_violations(options, head_error, dtype))
+    wanted = None if head_error is None else _number("head_error", head_error)
+    raise_all(_violations(options, wanted, dtype))
     spec = problem.spec
     config = {
         "construction": "softmax_cot_network",
@@ -96,6 +99,12 @@ def compile(
     return build(config)
 
 
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidParameter(name, value, "be a number")
+    return float(value)
+
+
 def _violations(options: Mapping[str, Any], wanted: float | None, dtype: torch.dtype) -> list[str]:
     """Every assumption these options break, so that all are reported at once."""
     found = grid_violations(**options)
@@ -108,11 +117,16 @@ def _violations(options: Mapping[str, Any], wanted: float | None, dtype: torch.d
         )
     if wanted is not None and not wanted > 0:
         found.append(f"`head_error` must be > 0. Got {wanted!r}.")
-    if found or wanted is None:
+    if found:
         return found
     u = torch.finfo(dtype).eps / 2
     reached = head_error(make_geometry(**options), radius, u)
-    if reached > wanted:
+    if not math.isfinite(reached):
+        found.append(
+            f"rho={options['rho']:g} with margin={options['margin']:g} certifies nothing: the kernel is too "
+            "narrow or its margin too small. Raise `rho` (1.4) or `margin` (8.25)."
+        )
+    elif wanted is not None and reached > wanted:
         found.append(
             f"`n_grid`={options['n_grid']} with rho={options['rho']:g}, margin={options['margin']:g} is "
             f"certified to {reached:.2g} on |s| <= {radius:g}; the wanted error is {wanted:.2g}. "
@@ -149,7 +163,8 @@ def build(config: Mapping[str, Any]) -> Program:
             geometry,
             CAPACITY[dtype],
             [layer.attention.levels],
-            reads_pairs=layer.attention.reads_pairs(geometry.radius),
+            reads_pairs=geometry.temperature == "spectral"
+            and layer.attention.reads_pairs(geometry.radius),
         ),
         certificate=head_certificate(geometry, dtype),
         slope=layer_slope(spec, geometry.radius, dtype),

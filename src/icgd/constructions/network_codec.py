@@ -47,6 +47,20 @@ def as_tensor(name: str, value: Any, like: Tensor) -> Tensor:
     return tensor
 
 
+def check_epochs(epochs: object) -> int:
+    """A whole number of passes over the data."""
+    if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 1:
+        raise InvalidParameter("epochs", epochs, "be an integer >= 1")
+    return int(epochs)
+
+
+def _check_rows(x: Tensor, y: Tensor) -> None:
+    if y.shape[:-1] != x.shape[:-1]:
+        raise InvalidParameter(
+            "Y", tuple(y.shape), f"have one row per row of X, shape {(*x.shape[:-1], y.shape[-1])}"
+        )
+
+
 class NetworkCodec:
     """Blocks X_l, Y_l, B_i for a network; trained weights from the B blocks.
 
@@ -75,21 +89,27 @@ class NetworkCodec:
         """See Codec."""
         x = self._examples("X", X, self.spec.widths[0])
         y = self._examples("Y", Y, self.spec.widths[-1])
-        if y.shape[:-1] != x.shape[:-1]:
-            raise InvalidParameter(
-                "Y",
-                tuple(y.shape),
-                f"have one row per row of X, shape {(*x.shape[:-1], y.shape[-1])}",
-            )
-        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-            raise InvalidParameter("epochs", epochs, "be an integer >= 1")
+        _check_rows(x, y)
+        epochs = check_epochs(epochs)
         return self._session(
             x, y, self._weights("init", init, x.shape[:-2]), epochs, padded, predict=False
         )
 
     def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:
-        """See Codec. Rows of X are independent: they are trained problems' batch of their own."""
+        """See Codec."""
         x = self._examples("X", X, self.spec.widths[0])
+        try:
+            batch = tuple(np.shape(weights[0][0])[:-2])
+        except (TypeError, IndexError, KeyError):
+            batch = tuple(x.shape[:-2])  # not weights at all: the next check says so
+        if x.dim() == 2 and batch:
+            x = x.expand(*batch, *x.shape)  # the same rows for every problem
+        if tuple(x.shape[:-2]) != batch:
+            raise InvalidParameter(
+                "X",
+                tuple(x.shape),
+                f"have one batch entry per problem, shape {(*batch, *x.shape[-2:])}",
+            )
         checked = self._weights("weights", weights, x.shape[:-2])
         session = self._session(x, None, checked, 1, padded, predict=True)
         return session, ("F", self.spec.n_layers)
@@ -108,6 +128,7 @@ class NetworkCodec:
         """See Codec."""
         x = self._examples("X", X, self.spec.widths[0])
         y = self._examples("Y", Y, self.spec.widths[-1])
+        _check_rows(x, y)
         weights = self._weights("init", init, x.shape[:-2])
         if x.dim() == 2:
             return [(x, y, weights)]

@@ -17,7 +17,7 @@ from torch import nn
 from icgd.certificate import Certificate
 from icgd.gadgets.gate import gate_strength
 from icgd.nn.feedforward import Units
-from icgd.nn.structured import ZERO, Builder, Closed, Const, Reg, Zero
+from icgd.nn.structured import ZERO, Builder, Closed, Const, Reg, Value, Zero
 
 
 def closed_slope(z_bound: float, dtype: torch.dtype) -> float:
@@ -30,6 +30,13 @@ def closed_slope(z_bound: float, dtype: torch.dtype) -> float:
     """
     digits = 1 - math.log2(torch.finfo(dtype).eps)
     return 2.0 ** (digits - math.ceil(math.log2(z_bound)))
+
+
+def known_number(value: Value) -> float | None:
+    """The number in a flag if it is known beforehand; None if it is data."""
+    if isinstance(value, Const):
+        return value.value
+    return 0.0 if isinstance(value, Zero) else None
 
 
 class ClosedUnit(nn.Module):
@@ -69,7 +76,7 @@ class ClosedUnit(nn.Module):
         """Hidden layer: remember the activation instead of writing 0s and 1s out."""
         z, hidden = b.read(self.z), b.read(self.hidden)
         linear = ZERO if self.linear is None else b.read(self.linear)
-        flags = [v.value if isinstance(v, Const) else 0.0 for v in (hidden, linear)]
+        flags = [known_number(v) for v in (hidden, linear)]
         if self.is_plain() and isinstance(z, Zero) and flags[0] == 0.0:
             return
         if self.is_plain() and isinstance(z, Reg) and flags == [0.0, 1.0]:
@@ -116,15 +123,21 @@ class Rectifier(nn.Module):
         """Whether every weight is the one that was compiled."""
         return all(group.is_plain() for group in self.units())
 
+    @property
+    def watched(self) -> tuple[str, str | None]:
+        """Slots of the pre-activation and of the flag that says whether it is hidden."""
+        return self.z, self.hidden
+
     def emit(self, b: Builder) -> None:
         """relu or copy, as the flag says."""
         z = b.read(self.z)
         hidden = Const(1.0) if self.hidden is None else b.read(self.hidden)
-        flag = hidden.value if isinstance(hidden, Const) else 0.0
-        if isinstance(z, Zero) and flag >= 0.0:
+        flag = known_number(hidden)
+        if self.is_plain() and isinstance(z, Zero) and flag is not None and flag >= 0.0:
             return
         if self.is_plain() and isinstance(z, Reg) and flag in (0.0, 1.0):
-            b.watch("preactivation" if flag else "output", z)
+            if flag:
+                b.watch("preactivation", self.z, z)
             b.write(self.target, b.relu(z) if flag else z)
             return
         for group in self.units():

@@ -26,7 +26,10 @@ class SmoothFunction:
         """f' by automatic differentiation, entry by entry."""
         point = s.detach().clone().requires_grad_(True)
         with torch.enable_grad():
-            (slope,) = torch.autograd.grad(self.apply(point).sum(), point)
+            value = self.apply(point)
+            if not value.requires_grad:  # a constant
+                return torch.zeros_like(s)
+            (slope,) = torch.autograd.grad(value.sum(), point)
         return slope
 
 

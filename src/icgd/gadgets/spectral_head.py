@@ -254,12 +254,13 @@ def _fit_certificate(head: SpectralHead, f: SmoothFunction, values: Tensor) -> C
 def _estimate_fourth(f: SmoothFunction, radius: float) -> float:
     """Twice the largest fourth derivative seen on a sample: an estimate, flagged as such."""
     s = torch.linspace(-radius, radius, 4001, dtype=torch.float64, requires_grad=True)
-    value = f.apply(s)
-    for _ in range(4):
-        (value,) = torch.autograd.grad(value.sum(), s, create_graph=True, allow_unused=True)
-        if value is None or not value.requires_grad:
-            return 0.0 if value is None else 2 * float(value.abs().max())
-    return 2 * float(value.abs().max())
+    with torch.enable_grad():
+        value = f.apply(s)
+        for _ in range(4):
+            if not value.requires_grad:  # a polynomial of lower degree
+                return 0.0
+            (value,) = torch.autograd.grad(value.sum(), s, create_graph=True)
+    return 2 * float(value.detach().abs().max())
 
 
 def _hard_fit(head: SpectralHead, f: SmoothFunction) -> FunctionFit:

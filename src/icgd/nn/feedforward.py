@@ -174,14 +174,24 @@ class FeedForward(nn.Module):
             for slot in group.read:
                 self._check(source, slot, group.shape)
             for slot in group.write:
-                self._check(target, slot, group.shape)
+                if target[slot].shape != group.shape:
+                    self._refuse(target, slot, group.shape)
+        for skip in skips:
+            shape = tuple(skip.coef.shape)
+            for layout, slot in ((source, skip.source), (target, skip.target)):
+                if layout[slot].shape != shape:
+                    self._refuse(layout, slot, shape)
 
     @staticmethod
     def _check(layout: Layout, slot: str, shape: tuple[int, ...]) -> None:
         if layout[slot].shape not in (shape, ()):
-            raise LayoutError(
-                f"Units of shape {shape} cannot act on slot `{slot}` {layout[slot].shape}."
-            )
+            FeedForward._refuse(layout, slot, shape)
+
+    @staticmethod
+    def _refuse(layout: Layout, slot: str, shape: tuple[int, ...]) -> None:
+        raise LayoutError(
+            f"Weights of shape {shape} cannot act on slot `{slot}` of shape {layout[slot].shape}."
+        )
 
     def unit_groups(self) -> list[Units]:
         """Every group of units, in the order of the dense matrices."""

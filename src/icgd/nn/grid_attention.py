@@ -20,7 +20,7 @@ from icgd.layout import Layout, Slot
 from icgd.nn.attention import attention
 from icgd.nn.feedforward import frozen
 from icgd.nn.grid_reader import FACTORED_LIMIT, PairReader, read_shifted
-from icgd.nn.structured import Builder, Reg, Zero, uniform
+from icgd.nn.structured import ZERO, Builder, Reg, Value, Zero, uniform
 
 
 @dataclass(frozen=True)
@@ -118,17 +118,21 @@ class GridAttention(nn.Module):
         exactly 0. Where no score can overflow, sinh and cosh of 2 beta s L give both.
         """
         L, a, c = self.levels.data, self.linear.data, self.quadratic.data
-        plus, minus = slice(0, None, 2), slice(1, None, 2)
+        odd = self.n_grid % 2
+        plus, minus = slice(odd, None, 2), slice(odd + 1, None, 2)
         paired = (
-            self.n_grid % 2 == 0
-            and torch.equal(L[plus], -L[minus])
+            torch.equal(L[plus], -L[minus])
             and torch.equal(a[plus], -a[minus])
             and torch.equal(c[plus], c[minus])
+            and not (odd and (L[0] != 0 or a[0] != 0))
         )
         if not paired:
             return lambda s: torch.softmax(s.unsqueeze(-1) * a + c, dim=-1) @ L
         rate, rest, level = a[plus].clone(), c[plus].clone(), L[plus].clone()
         largest = max(float(rate.abs().max()) * radius, float(rest.abs().max()))
+        if odd:
+            centre = c[:1].clone()
+            return lambda s: read_shifted(s, rate, rest, level, centre)
         if largest > FACTORED_LIMIT[L.dtype]:
             return lambda s: read_shifted(s, rate, rest, level)
         return PairReader(rate, rest.exp(), level)
@@ -148,14 +152,19 @@ class GridAttention(nn.Module):
 
     def _emit_bank(self, b: Builder, bank: HeadBank, reader: Callable[[Tensor], Tensor]) -> None:
         plain = bank.is_plain()
-        terms = [(b.read(slot), 1.0) for slot in bank.query]
         if plain:
-            query = b.combine(terms)
+            query: Value = b.combine([(b.read(slot), 1.0) for slot in bank.query])
         else:
             query = self._mixed_query(b, bank)
+        if isinstance(query, Zero) and (
+            not plain or float(reader(self.levels.new_zeros(1))) != 0.0
+        ):
+            # An altered head may read something other than 0 for 0.
+            query = self._zero_query(b, bank)
         if not isinstance(query, Reg):
             return
-        b.watch(f"attention.{bank.name}", query)
+        asked = [slot for slot in bank.query if not isinstance(b.read(slot), Zero)]
+        b.watch(f"attention.{bank.name}", "+".join(asked) or next(iter(bank.query)), query)
         hat = b.hat(query, reader) if plain else self._mixed_read(b, bank, query)
         for path in bank.paths:
             source = b.read(path.source)
@@ -206,11 +215,18 @@ class GridAttention(nn.Module):
                 regs.append(b.tensor(value, coef))
                 coefs.append(coef.data)
         if not regs:
-            regs, coefs = (
-                [b.compute(lambda: torch.zeros_like(bank.query_one.data), [])],
-                [bank.query_one.data],
-            )
+            return ZERO
         return b.compute(lambda *xs: sum(c * x for c, x in zip(coefs, xs, strict=True)), regs)
+
+    def _zero_query(self, b: Builder, bank: HeadBank) -> Reg | Zero:
+        """A query of zeros with the batch shape of what the heads collect."""
+        for path in bank.paths:
+            source = b.read(path.source)
+            if isinstance(source, Reg):
+                if path.take == "whole":
+                    return b.compute(torch.zeros_like, [source])
+                return b.compute(lambda m: torch.zeros_like(m[..., 0]), [source])
+        return ZERO
 
     def _mixed_read(self, b: Builder, bank: HeadBank, query: Reg) -> Reg:
         linear = bank.key_linear.data.unsqueeze(-1) * self.linear.data

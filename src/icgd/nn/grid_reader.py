@@ -15,12 +15,22 @@ FACTORED_LIMIT = {torch.float64: 600.0, torch.float32: 80.0}
 """Largest score for which exp(score) is formed without subtracting the maximum first."""
 
 
-def read_shifted(s: Tensor, rate: Tensor, rest: Tensor, level: Tensor) -> Tensor:
-    """Pairwise evaluation with the maximum subtracted: safe for any temperature."""
+def read_shifted(
+    s: Tensor, rate: Tensor, rest: Tensor, level: Tensor, centre: Tensor | None = None
+) -> Tensor:
+    """Pairwise evaluation with the maximum subtracted: safe for any temperature.
+
+    `centre` is the score of a level at 0, which an odd number of levels has.
+    """
     up = s.unsqueeze(-1) * rate
     top = (up.abs() + rest).amax(dim=-1, keepdim=True)
+    if centre is not None:
+        top = torch.maximum(top, centre)
     plus, minus = torch.exp(up + rest - top), torch.exp(rest - up - top)
-    return (plus - minus) @ level / (plus + minus).sum(dim=-1)
+    mass = (plus + minus).sum(dim=-1)
+    if centre is not None:
+        mass = mass + torch.exp(centre - top).squeeze(-1)
+    return (plus - minus) @ level / mass
 
 
 class PairReader:

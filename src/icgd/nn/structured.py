@@ -75,8 +75,8 @@ class Builder(Protocol):
     def hat(self, query: Reg, reader: Callable[[Tensor], Tensor]) -> Reg:
         """What the grid reads for a query, computed once for every tensor of the run."""
 
-    def watch(self, label: str, value: Reg) -> None:
-        """Have the range watch look at this register."""
+    def watch(self, label: str, slot: str, value: Reg) -> None:
+        """Have the range watch look at this register, which holds this slot."""
 
 
 _remembered: ContextVar[dict[int, float | None] | None] = ContextVar("_remembered", default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -60,13 +61,16 @@ class Network:
         output: Literal["linear", "relu"] = "linear",
         bias: bool = True,
     ) -> None:
-        widths = tuple(widths)
+        try:
+            widths = tuple(operator.index(w) if not isinstance(w, bool) else -1 for w in widths)
+        except TypeError:
+            raise InvalidParameter("widths", widths, "be a sequence of integers >= 1") from None
         if len(widths) < 2:
             raise InvalidParameter(
                 "widths", widths, "have at least two entries (input, output)",
                 remedy="For example widths=(10, 16, 1).",
             )  # fmt: skip
-        if any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
+        if any(w < 1 for w in widths):
             raise InvalidParameter("widths", widths, "be integers >= 1")
         if activation != "relu":
             raise InvalidParameter("activation", activation, "be 'relu'")
@@ -127,6 +131,8 @@ class Network:
         ):
             if not (math.isfinite(value) and value > 0):
                 raise InvalidParameter(name, value, "be a finite number > 0")
+        if not (math.isfinite(bias_bound) and bias_bound >= 0):
+            raise InvalidParameter("bias_bound", bias_bound, "be a finite number >= 0")
         activation, largest = x_bound, x_bound
         for _ in range(self.n_layers):
             activation = weight_bound * activation + bias_bound

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from icgd.errors import InvalidParameter
 
 
@@ -22,8 +24,11 @@ class SGD:
     lr: float
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.lr, (int, float)) and math.isfinite(self.lr) and self.lr > 0):
+        lr: object = self.lr
+        number = isinstance(lr, (int, float, np.number)) and not isinstance(lr, bool)
+        if not (number and math.isfinite(self.lr) and self.lr > 0):
             raise InvalidParameter("lr", self.lr, "be a finite number > 0")
+        object.__setattr__(self, "lr", float(self.lr))
 
     @property
     def paper_lr(self) -> float:

@@ -68,7 +68,7 @@ def load(
         )
     try:
         program = builders[name](config)
-    except (IcgdError, KeyError, TypeError, ValueError) as error:
+    except (IcgdError, KeyError, TypeError, ValueError, RuntimeError, MemoryError) as error:
         raise InvalidFile(f"{directory / CONFIG} does not describe a program: {error}") from error
     _load_weights(program, directory / WEIGHTS)
     return program
@@ -82,7 +82,7 @@ def _read_config(directory: Path) -> dict[str, Any]:
         )
     try:
         config = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidFile(
             f"{path} is not valid JSON ({error}). The file is damaged; save again."
         ) from error

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from huggingface_hub import PyTorchModelHubMixin
+from huggingface_hub import PyTorchModelHubMixin, snapshot_download
 from torch import Tensor, nn
 
 from icgd.certificate import Certificate
-from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
 from icgd.layout import Layout
 from icgd.nn.layer import Layer
 from icgd.nn.masks import MaskRule, Step
@@ -119,7 +119,9 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     ) -> Run:  # fmt: skip
         session = self.codec.session(X, Y, init=init, epochs=epochs, padded=self._is_altered())
         state, history = LoopState(), list[Weights]()
-        engine = self.executor(session, executor, keep_all=record == "trace", state=state)
+        # Plans update weights in place only where every part is known to read them first.
+        keep_all = record == "trace" or self._is_altered()
+        engine = self.executor(session, executor, keep_all=keep_all, state=state)
 
         def weights_now() -> Weights:
             return session.decode({a: engine.dump(block) for a, block in state.live.items()})
@@ -141,7 +143,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             )  # fmt: skip
         return Run(
             program=self,
-            weights=weights_now(),
+            weights=_cloned(weights_now()),
             cost=self._cost(session, state),
             range_use=engine.watch.max_use,
             near_kink=engine.watch.near_kink,
@@ -152,6 +154,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
 
     def predict(self, X: Any, weights: Any, *, executor: ExecutorName = "structured") -> Tensor:
         """Forward rounds of the transformer with given weights: (n, d) -> (n, k)."""
+        self._check_dtype()
         session, address = self.codec.prediction(X, weights, padded=self._is_altered())
         state, outputs = LoopState(), list[Tensor]()
         engine = self.executor(session, executor, state=state)
@@ -205,7 +208,11 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         # Many problems make large tensors: look at them more often, so that few are kept.
         every = max(1, min(64, 4096 // max(1, session.n_problems)))
         return RangeWatch(
-            self.radius, self.slope, lambda largest: session.noise(state.live, largest), every=every
+            self.radius,
+            self.slope,
+            lambda largest: session.noise(state.live, largest),
+            every=every,
+            z_bound=2 / torch.finfo(self.dtype).eps / self.slope,
         )
 
     def _cost(self, session: Session, state: LoopState) -> Cost:
@@ -246,12 +253,36 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         files.write_weights(self, save_directory)
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **kwargs: Any) -> Program:
-        """Load a program; nothing is unpickled. The weights in the file are the weights that run."""
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        allow_altered: bool = False,
+        **kwargs: Any,
+    ) -> Program:
+        """Load a program from a directory, or from a Hub repository if there is no such directory.
+
+        Nothing is unpickled: only config.json and model.safetensors are read. Weights that are not the
+        ones the config compiles to are refused unless `allow_altered`; further keyword arguments go to
+        `huggingface_hub.snapshot_download`.
+        """
         path = Path(pretrained_model_name_or_path)
-        if path.is_dir() or not kwargs:
-            return files.load(path, cls.builders)
-        return super().from_pretrained(str(path), **kwargs)
+        if kwargs and not path.is_dir():
+            found = snapshot_download(
+                str(pretrained_model_name_or_path),
+                allow_patterns=[files.CONFIG, files.WEIGHTS],
+                **kwargs,
+            )
+            path = Path(found)
+        elif kwargs:
+            raise InvalidParameter("kwargs", sorted(kwargs), "be empty when loading a directory")
+        program = files.load(path, cls.builders)
+        if not allow_altered and program._is_altered():
+            raise InvalidFile(
+                f"The weights in {path / files.WEIGHTS} are not the ones {files.CONFIG} compiles to: the "
+                "directory is damaged or was edited. Save again, or pass allow_altered=True."
+            )
+        return program
 
 
 def _cloned(weights: Weights) -> Weights:

@@ -38,7 +38,12 @@ class Session:
 
 
 class Codec(Protocol):
-    """Encoding and decoding of one construction."""
+    """Encoding and decoding of one construction.
+
+    reads_pairs  whether the structured executor reads numbers with a relative error
+    """
+
+    reads_pairs: bool
 
     def session(self, X: Any, Y: Any, *, init: Any, epochs: int, padded: bool) -> Session:
         """Check and encode training data and initial weights."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from icgd.layout import Layout
@@ -76,8 +75,3 @@ def unpack_block(tokens: Tensor, layout: Layout) -> Block:
     """Read a literal block back: every slot becomes a tensor, from its first column."""
     slots = layout.unpack(tokens[..., 0, :])
     return Block(slots, tuple((name, "tensor") for name in slots))
-
-
-def all_finite(block: Block) -> bool:
-    """Whether no slot holds NaN or infinity."""
-    return all(bool(torch.isfinite(value).all()) for value in block.slots.values())

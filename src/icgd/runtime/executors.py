@@ -12,7 +12,7 @@ from icgd.nn.layer import DenseLayer, Layer
 from icgd.nn.masks import Address, Step
 from icgd.runtime.blocks import Block, pack_block, unpack_block
 from icgd.runtime.plan import Plan, PlanBuilder
-from icgd.runtime.round_plan import Linker, RoundPlan
+from icgd.runtime.round_plan import RoundPlan, link_round
 from icgd.runtime.watch import RangeWatch, Watched
 
 
@@ -49,8 +49,8 @@ class StructuredExecutor:
         """Write the next block from the visible ones."""
         plan = self._plan(blocks, step)
         block, registers = plan.run(blocks)
-        for label, index in plan.watched:
-            source = Watched(step.kind, step.writes[1], label)
+        for label, slot, index in plan.watched:
+            source = Watched(step.kind, step.writes[1], label, slot)
             log = self.watch.log_queries if source.is_query else self.watch.log_preactivations
             log(round_, [source], [registers[index]])
         return block
@@ -60,7 +60,7 @@ class StructuredExecutor:
         key = tuple([b.kind if b.kind >= 0 else self._kind(b) for b in live.values()])
         linked = self._rounds.get(key)
         if linked is None:
-            linked = Linker(live, self._plan).link(steps, self.wanted)
+            linked = link_round(live, steps, self.wanted, self._plan)
             for template, _ in linked.results.values():
                 self._kind(template)
             self._rounds[key] = linked
@@ -96,11 +96,18 @@ class DenseExecutor:
         self.dense: DenseLayer = layer.dense(n_columns)
         self.layout, self.n_columns, self.watch = block_layout, n_columns, watch
         self._like = layer.attention.levels
-        self._labels = [
-            f"attention.{bank.name}"
-            for bank in layer.attention.head_banks()
-            for _ in range(bank.n_heads)
+        self._working = layer.attention.layout
+        self._preactivations = [
+            watched
+            for part in layer.post.parts.values()
+            if (watched := getattr(part, "watched", None))
         ]
+        self._heads: dict[str, tuple[str, slice]] = {}
+        start = 0
+        for bank in layer.attention.head_banks():
+            heads = slice(start, start + bank.n_heads)
+            self._heads[f"attention.{bank.name}"] = ("+".join(bank.query), heads)
+            start += bank.n_heads
 
     def load(self, block: Block) -> Tensor:
         """The block as tokens, (..., column, entry)."""
@@ -115,13 +122,23 @@ class DenseExecutor:
         tokens = torch.cat(list(blocks), dim=-1)
         middle = self.dense.pre(tokens)
         asked = self.dense.attention.queries(middle)[..., 0]
-        per_label: dict[str, list[int]] = {}
-        for head, label in enumerate(self._labels):
-            per_label.setdefault(label, []).append(head)
-        for label, heads in per_label.items():
-            source = Watched(step.kind, step.writes[1], label)
+        for label, (slot, heads) in self._heads.items():
+            source = Watched(step.kind, step.writes[1], label, slot)
             self.watch.log_queries(round_, [source], [asked[..., heads]])
-        return self.dense.post(self.dense.attention(middle))
+        mixed = self.dense.attention(middle)
+        for z_slot, flag_slot in self._preactivations:
+            self._log_hidden(mixed, z_slot, flag_slot, step, round_)
+        return self.dense.post(mixed)
+
+    def _log_hidden(
+        self, mixed: Tensor, z_slot: str, flag_slot: str | None, step: Step, round_: int
+    ) -> None:
+        work = self._working
+        z = mixed[..., 0, work.slice(z_slot)]
+        hidden = flag_slot is None or bool((mixed[..., 0, work.slice(flag_slot)] == 1.0).all())
+        if hidden and bool((z != 0).any()):
+            source = Watched(step.kind, step.writes[1], "preactivation", z_slot)
+            self.watch.log_preactivations(round_, [source], [z])
 
     def round(self, live: dict[Address, Tensor], steps: Sequence[Step], round_: int) -> None:
         """All steps of a round, one call of the layer each."""

@@ -41,7 +41,7 @@ class Plan:
     stores: list[tuple[str, int]] = field(default_factory=list)
     hat_stores: list[tuple[str, int]] = field(default_factory=list)
     signature: tuple[tuple[str, Tag], ...] = ()
-    watched: list[tuple[str, int]] = field(default_factory=list)
+    watched: list[tuple[str, str, int]] = field(default_factory=list)
     n_registers: int = 0
 
     def run(self, blocks: Sequence[Block]) -> tuple[Block, list[Tensor]]:
@@ -174,9 +174,9 @@ class PlanBuilder:
             self._hats[query] = self.compute(reader, [query])
         return self._hats[query]
 
-    def watch(self, label: str, value: Reg) -> None:
+    def watch(self, label: str, slot: str, value: Reg) -> None:
         """See Builder."""
-        self.plan.watched.append((label, value.index))
+        self.plan.watched.append((label, slot, value.index))
 
     # -- sums -------------------------------------------------------------------------------------
 

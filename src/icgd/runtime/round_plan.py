@@ -111,6 +111,34 @@ def _call(op: Operation) -> Callable[[Registers], None]:
     return many
 
 
+def link_round(
+    live: Mapping[Address, Block],
+    steps: Sequence[Step],
+    wanted: Mapping[Address, frozenset[str]],
+    plan_for: Callable[[Sequence[Block], Step], Plan],
+) -> RoundPlan:
+    """The round from these live blocks, keeping `wanted` slots and whatever later rounds read.
+
+    Later rounds may meet blocks that hold more than the first ones do, so the rounds to come are
+    linked as well, until they ask for nothing new.
+    """
+    needed: set[tuple[Address, str]] = set()
+    blocks = dict(live)
+    while True:
+        full = Linker(blocks, plan_for).link(steps, None)
+        asked = {(address, slot) for address, slot, _ in full.loads if address in full.results}
+        blocks.update({address: template for address, (template, _) in full.results.items()})
+        if asked <= needed:
+            break
+        needed |= asked
+    keep = {
+        address: wanted.get(address, frozenset())
+        | frozenset(slot for where, slot in needed if where == address)
+        for address in full.results
+    }
+    return Linker(live, plan_for).link(steps, keep)
+
+
 class Linker:
     """Links the plans of a round's steps, given the kinds of the live blocks."""
 
@@ -123,16 +151,18 @@ class Linker:
         self._hat_where: dict[tuple[Address, str], int] = {}
         self.linked = RoundPlan()
 
-    def link(self, steps: Sequence[Step], wanted: Mapping[Address, frozenset[str]]) -> RoundPlan:
-        """Link all steps, then keep only what `wanted` slots and the watch depend on."""
+    def link(
+        self, steps: Sequence[Step], wanted: Mapping[Address, frozenset[str]] | None
+    ) -> RoundPlan:
+        """Link all steps, then keep only what `wanted` slots and the watch depend on (None: all)."""
         written: dict[Address, Block] = {}
         for step in steps:
             blocks = [self._blocks[address] for address in step.reads]
             written[step.writes] = self._append(self._plan_for(blocks, step), step)
             self._blocks[step.writes] = written[step.writes]
         for address, block in written.items():
-            read_again = {slot for where, slot, _ in self.linked.loads if where == address}
-            keep = wanted.get(address, frozenset()) | read_again
+            every = frozenset(block.slots)
+            keep = every if wanted is None else wanted.get(address, frozenset())
             signature = tuple(
                 (slot, tag)
                 for slot, tag in block.signature
@@ -163,8 +193,8 @@ class Linker:
         for slot, index in plan.hat_stores:
             self._hat_where[step.writes, slot] = position[index]
         self.linked.watched += [
-            (Watched(step.kind, step.writes[1], label), position[index])
-            for label, index in plan.watched
+            (Watched(step.kind, step.writes[1], label, slot), position[index])
+            for label, slot, index in plan.watched
         ]
         # Only the kind of this block matters while linking; its tensors come when a round runs.
         return Block(

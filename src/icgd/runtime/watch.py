@@ -23,11 +23,12 @@ class KinkReport:
 
 @dataclass(frozen=True)
 class Watched:
-    """Where a watched tensor comes from: the step's kind, its layer, and what looked at it."""
+    """Where a watched tensor comes from: step kind, layer, what looked at it, and its slot."""
 
     place: str
     layer: int
     label: str
+    slot: str
 
     @property
     def is_query(self) -> bool:
@@ -45,12 +46,15 @@ class RangeWatch:
     slope       k of the closed units: 0 < z < 1/k is the ramp
     noise       bound on the error of a pre-activation, given the largest query met
     every       rounds between checks
+    z_bound     largest pre-activation for which closed units are exact
     """
 
     def __init__(
-        self, radius: float, slope: float, noise: Callable[[float], float], *, every: int = 64
-    ) -> None:
+        self, radius: float, slope: float, noise: Callable[[float], float], *, every: int = 64,
+        z_bound: float = math.inf,
+    ) -> None:  # fmt: skip
         self.radius, self.slope, self.noise, self.every = radius, slope, noise, every
+        self.z_bound = z_bound
         self.max_use = 0.0
         self.near_kink = KinkReport()
         self._queries: list[Logged] = []
@@ -84,7 +88,7 @@ class RangeWatch:
             low, high = torch.aminmax(_joined(queries))
             largest = max(-float(low), float(high)) if bool(low == low) else math.nan
             if not largest <= self.radius:  # also true for NaN
-                self._complain(queries)
+                self._complain(queries, self.radius)
             self.max_use = max(self.max_use, largest / self.radius)
         if preactivations:
             self._count_kinks(preactivations)
@@ -97,6 +101,9 @@ class RangeWatch:
             return (z != 0) & ((z.abs() <= tolerance) | ((z > 0) & (z < 1 / self.slope)))
 
         z = _joined(logged)
+        # A closed unit is exact up to slope * z = 2^53; beyond, and for NaN, it means nothing.
+        if not float(z.amax()) <= self.z_bound:
+            self._complain(logged, self.z_bound)
         if not bool((z.abs() <= max(tolerance, 1 / self.slope)).any()):
             return
         count = int(near(z).sum())
@@ -110,17 +117,15 @@ class RangeWatch:
                 break
         self.near_kink = KinkReport(self.near_kink.count + count, first)
 
-    def _complain(self, logged: list[Logged]) -> None:
+    def _complain(self, logged: list[Logged], limit: float) -> None:
         for round_, source, value in _each(logged):
-            size = value.abs()
+            size = value.abs() if source.is_query else value
             largest = float(size.amax())
-            if largest <= self.radius:
+            if largest <= limit:
                 continue
             worst = torch.where(size.isnan(), torch.inf, size).flatten().argmax()
             unit = int(worst) % value.shape[-1] + 1
-            raise AssumptionViolated(
-                out_of_range(source.label, source.place, unit, largest, self.radius, round_)
-            )
+            raise AssumptionViolated(out_of_range(source, unit, largest, limit, round_))
 
 
 def _joined(logged: list[Logged]) -> Tensor:
@@ -133,14 +138,16 @@ def _each(logged: list[Logged]) -> Iterator[tuple[int, Watched, Tensor]]:
             yield round_, source, value
 
 
-def out_of_range(head: str, place: str, unit: int, value: float, radius: float, round_: int) -> str:
+def out_of_range(source: Watched, unit: int, value: float, radius: float, round_: int) -> str:
     """The sentence every range excursion is reported with."""
     if math.isfinite(value):
         wanted = 2.0 ** math.ceil(math.log2(1.25 * value))
         remedy = f"Recompile with radius >= {wanted:g}, standardise the data, or lower lr."
     else:
         remedy = "Training diverged: lower lr or standardise the data."
+    what = f"Head {source.label}" if source.is_query else "A closed unit"
     return (
-        f"Head {head} met |s| = {value:.6g} at slot {place}[{unit}] in round {round_}, outside its "
-        f"certified range [-{radius:g}, {radius:g}]. {remedy}"
+        f"{what} met |s| = {value:.6g} at slot {source.slot}[{unit}] ({source.place} step, layer "
+        f"{source.layer}) in round {round_}, outside its certified range [-{radius:g}, {radius:g}]. "
+        f"{remedy}"
     )

@@ -41,7 +41,10 @@ def expansion(
         inp, e_inp, z, e_z = layers[i - 1]
         delta, e_delta = _gated(signal, spread, z, e_z, linear=spec.is_linear(i))
         change = delta.abs().unsqueeze(-1) * e_inp + e_delta.unsqueeze(-1) * (inp.abs() + e_inp)
-        worst = max(worst, radius + lr * float(change.max()), radius + lr * float(e_delta.max()))
+        moved = radius + lr * max(float(change.max()), float(e_delta.max()))
+        if not math.isfinite(moved):
+            return math.inf
+        worst = max(worst, moved)
         signal, spread = _affine(W.double().T, None, delta, e_delta, radius)
     return worst
 

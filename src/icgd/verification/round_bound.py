@@ -11,6 +11,7 @@ may decide it: it is counted as near the kink and pays with the whole signal it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -95,7 +96,7 @@ class _Layer:
 def round_bound(
     spec: NetworkSpec, weights: Weights, x: Tensor, y: Tensor, lr: float, machine: Arithmetic
 ) -> RoundBound:
-    """Bound on |transformer round - exact SGD round| from the same weights.
+    """Bound on |transformer round - exact SGD round| from the same weights; infinite if unbounded.
 
     Statement: [COT] Proposition 4.4
 
@@ -104,6 +105,8 @@ def round_bound(
     """
     double = [(W.double(), None if b is None else b.double()) for W, b in weights]
     layers, output, near_kink = _forward(spec, double, x.double(), machine)
+    if not bool(torch.isfinite(output.radius).all()):
+        return RoundBound(math.inf, near_kink)
     u = machine.unit_roundoff
     error = _Form(output.centre - y.double(), output.generators)
     error = _rounded(error, 2 * u)
@@ -113,7 +116,10 @@ def round_bound(
         layer = layers[i - 1]
         delta = error.keep(layer.on, layer.off, error.centre.abs() + error.radius)
         delta.centre = torch.where(layer.off, 0.0, delta.centre)
-        worst = max(worst, _update_bound(W, b, delta, layer.read, lr, u))
+        update = _update_bound(W, b, delta, layer.read, lr, u)
+        if not math.isfinite(update):  # a head could be asked out of its range
+            return RoundBound(math.inf, near_kink)
+        worst = max(worst, update)
         if i > 1:
             error = delta.after_head(machine).times(W.T, None, u)
     return RoundBound(worst * SLACK, near_kink)
@@ -154,8 +160,8 @@ def _update_bound(
     e_delta, e_read = delta.radius.unsqueeze(-1), read.radius
     product = delta.centre.abs().unsqueeze(-1) * e_read + e_delta * (read.centre.abs() + e_read)
     rounding = 2 * u * (W.abs() + 4 * lr * (size + product))
-    worst = float((lr * product + rounding).max())
+    bounds = [(lr * product + rounding).max()]
     if b is not None:
         step = lr * (delta.centre.abs() + delta.radius)
-        worst = max(worst, float((lr * delta.radius + 2 * u * (b.abs() + 3 * step)).max()))
-    return worst
+        bounds.append((lr * delta.radius + 2 * u * (b.abs() + 3 * step)).max())
+    return float(torch.stack(bounds).max())  # NaN stays NaN
