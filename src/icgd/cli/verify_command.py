@@ -57,7 +57,7 @@ def verify_program(
     from icgd.cli.run_command import fitting_threads, load_table
 
     table = load_table(data, None, targets, standardize=standardize)
-    loaded = icgd.Program.from_pretrained(program)
+    loaded = icgd.Program.from_pretrained(program, allow_altered=True)
     network = icgd.Network(**loaded.config["problem"])
     shape = (table.X.shape[1], table.Y.shape[1])
     if shape != (network.widths[0], network.widths[-1]):

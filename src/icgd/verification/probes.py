@@ -134,7 +134,9 @@ class ProbeMaker:
             top, bottom = weights, self._data(asked)
         else:
             before: Values = {"out": asked, "inp": self._queries(), "closed": self._bits()}
-            top = make_block({**before, **self._layer(linear=False), **FORWARD_FLAGS})
+            # Its linear flag is a leftover too: layer i must go by its own.
+            other = self._layer(linear=self.spec.output == "linear")
+            top = make_block({**before, **other, **FORWARD_FLAGS})
             bottom = weights
         exact = exact_forward(W, b, asked, linear=linear)
         slack = self._product_error(W, asked)
