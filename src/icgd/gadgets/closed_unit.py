@@ -17,7 +17,7 @@ from torch import nn
 from icgd.certificate import Certificate
 from icgd.gadgets.gate import gate_strength
 from icgd.nn.feedforward import Units
-from icgd.nn.structured import ZERO, Builder, Closed, Const, Reg, Value, Zero
+from icgd.nn.structured import ZERO, Builder, Closed, Const, Reg, Value, Zero, once_fixed
 
 
 def closed_slope(z_bound: float, dtype: torch.dtype) -> float:
@@ -68,6 +68,7 @@ class ClosedUnit(nn.Module):
         """Ramp, cap, and the constant one on hidden layers."""
         return [self.ramp, self.cap, self.one]
 
+    @once_fixed
     def is_plain(self) -> bool:
         """Whether every weight is the one that was compiled."""
         return all(group.is_plain() for group in self.units())
@@ -119,6 +120,7 @@ class Rectifier(nn.Module):
         """Positive and, where layers may be linear, negative part."""
         return [self.positive] if self.negative is None else [self.positive, self.negative]
 
+    @once_fixed
     def is_plain(self) -> bool:
         """Whether every weight is the one that was compiled."""
         return all(group.is_plain() for group in self.units())

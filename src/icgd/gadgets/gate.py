@@ -17,7 +17,7 @@ from torch import nn
 
 from icgd.certificate import Certificate
 from icgd.nn.feedforward import Units
-from icgd.nn.structured import Builder, Closed, Const, Reg, Value, Zero
+from icgd.nn.structured import Builder, Closed, Const, Reg, Value, Zero, once_fixed
 
 
 def gate_strength(capacity: float, dtype: torch.dtype) -> float:
@@ -58,6 +58,7 @@ class Gate(nn.Module):
         """The two groups of units."""
         return [self.plus, self.minus]
 
+    @once_fixed
     def is_plain(self) -> bool:
         """Whether every weight is the one that was compiled, so that it can be reasoned about."""
         return all(group.is_plain() for group in self.units())

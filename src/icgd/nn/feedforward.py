@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from icgd.errors import LayoutError
 from icgd.layout import Layout
-from icgd.nn.structured import Builder, Const, Zero, uniform
+from icgd.nn.structured import Builder, Const, Zero, once_fixed, uniform
 
 
 def frozen(value: float | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> nn.Parameter:
@@ -65,6 +65,7 @@ class Units(nn.Module):
         """The group itself."""
         return [self]
 
+    @once_fixed
     def is_plain(self) -> bool:
         """Whether every weight is the one that was compiled."""
         reads, writes, bias = self._compiled
@@ -123,6 +124,7 @@ class Skip(nn.Module):
         self.coef = frozen(coef, shape, dtype)
         self._compiled = float(self.coef.reshape(-1)[0])
 
+    @once_fixed
     def is_plain(self) -> bool:
         """Whether every weight is the one that was compiled."""
         return uniform(self.coef) == self._compiled
@@ -145,6 +147,7 @@ class Constant(nn.Module):
         self.value = frozen(value, (), dtype)
         self._compiled = value
 
+    @once_fixed
     def is_plain(self) -> bool:
         """Whether the constant is the one that was compiled."""
         return uniform(self.value) == self._compiled

@@ -20,7 +20,7 @@ from icgd.layout import Layout, Slot
 from icgd.nn.attention import attention
 from icgd.nn.feedforward import frozen
 from icgd.nn.grid_reader import FACTORED_LIMIT, PairReader, read_shifted
-from icgd.nn.structured import ZERO, Builder, Reg, Value, Zero, uniform
+from icgd.nn.structured import ZERO, Builder, Reg, Value, Zero, once_fixed, uniform
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class HeadBank(nn.Module):
         self.value = nn.ParameterDict({p.name: frozen(1.0, shape, dtype) for p in paths})
         self.output = nn.ParameterDict({p.name: frozen(p.scale, shape, dtype) for p in paths})
 
+    @once_fixed
     def is_plain(self) -> bool:
         """Whether query and key weights are all one, so that all heads read the grid alike."""
         weights = (*self.query.values(), self.query_one, self.key_linear, self.key_quadratic)
@@ -95,6 +96,7 @@ class GridAttention(nn.Module):
         """The banks, typed."""
         return [bank for bank in self.banks.values() if isinstance(bank, HeadBank)]
 
+    @once_fixed
     def is_plain(self) -> bool:
         """Whether the grid and every value path are as compiled, so that zeros stay zeros."""
         tables = (self.levels, self.linear, self.quadratic)
@@ -111,6 +113,7 @@ class GridAttention(nn.Module):
         level = torch.tensor(self._levels, dtype=torch.float64)
         return level, 2 * self._beta * level, -self._beta * level * level
 
+    @once_fixed
     def reader(self, radius: float) -> Callable[[Tensor], Tensor]:
         """The function s -> softmax-weighted mean of the levels, entry by entry.
 
@@ -180,6 +183,7 @@ class GridAttention(nn.Module):
                 kind = "matvec" if path.take == "column" else "matvec_t"
                 b.write_product(path.target, kind, source, hat, coef)
 
+    @once_fixed
     def _path_scale(self, bank: HeadBank, path: ValuePath) -> float | None:
         """The common weight of a path, or None if its entries are weighted differently."""
         factors = (bank.value[path.name], bank.output[path.name], self.spread[path.source])

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,9 @@ class Closed:
 Value = Zero | Const | Reg | Closed
 ZERO = Zero()
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 class Builder(Protocol):
     """What a part of a layer may ask of the planner."""
@@ -79,7 +83,7 @@ class Builder(Protocol):
         """Have the range watch look at this register, which holds this slot."""
 
 
-_remembered: ContextVar[dict[int, float | None] | None] = ContextVar("_remembered", default=None)
+_remembered: ContextVar[dict[tuple[int, Any], Any] | None] = ContextVar("_remembered", default=None)
 
 
 @contextmanager
@@ -95,13 +99,32 @@ def weights_stay_fixed() -> Iterator[None]:
         _remembered.reset(token)
 
 
+def once_fixed(method: Callable[P, R]) -> Callable[P, R]:
+    """Have a question about an object's weights answered once while `weights_stay_fixed`."""
+
+    @wraps(method)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+        memo = _remembered.get()
+        if memo is None:
+            return method(*args, **kwargs)
+        key = (id(args[0]), (method, *args[1:], *kwargs.items()))
+        if key not in memo:
+            # The object is kept as well, so that no other can take its identity meanwhile.
+            memo[key] = (method(*args, **kwargs), args[0])
+        found: R = memo[key][0]
+        return found
+
+    return asked
+
+
 def uniform(values: Tensor) -> float | None:
     """The common entry of a weight tensor, or None if its entries differ."""
-    memo = _remembered.get() if isinstance(values, nn.Parameter) else None
-    if memo is not None and id(values) in memo:
-        return memo[id(values)]
+    return _uniform_weight(values) if isinstance(values, nn.Parameter) else _uniform(values)
+
+
+def _uniform(values: Tensor) -> float | None:
     flat = values.detach().reshape(-1)
-    common = float(flat[0]) if bool(torch.all(flat == flat[0])) else None
-    if memo is not None:
-        memo[id(values)] = common
-    return common
+    return float(flat[0]) if bool(torch.all(flat == flat[0])) else None
+
+
+_uniform_weight = once_fixed(_uniform)

@@ -15,7 +15,7 @@ from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
 from icgd.layout import Layout
 from icgd.nn.layer import Layer
 from icgd.nn.masks import MaskRule, Step
-from icgd.nn.structured import weights_stay_fixed
+from icgd.nn.structured import once_fixed, weights_stay_fixed
 from icgd.problems import Weights
 from icgd.program import files
 from icgd.program.progress import progress_reporter
@@ -155,14 +155,14 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     def predict(self, X: Any, weights: Any, *, executor: ExecutorName = "structured") -> Tensor:
         """Forward rounds of the transformer with given weights: (n, d) -> (n, k)."""
         self._check_dtype()
-        session, address = self.codec.prediction(X, weights, padded=self._is_altered())
-        state, outputs = LoopState(), list[Tensor]()
-        engine = self.executor(session, executor, state=state)
-
-        def on_round(done: int) -> None:
-            outputs.append(self.codec.output_of(engine.dump(state.live[address])))
-
         with weights_stay_fixed():
+            session, address = self.codec.prediction(X, weights, padded=self._is_altered())
+            state, outputs = LoopState(), list[Tensor]()
+            engine = self.executor(session, executor, state=state)
+
+            def on_round(done: int) -> None:
+                outputs.append(self.codec.output_of(engine.dump(state.live[address])))
+
             self._loop(self.mask.forward_steps(), session, engine, state, on_round=on_round)
         return torch.cat(outputs, dim=-2)
 
@@ -233,6 +233,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 f"are exact only in the precision they were compiled for. Recompile with dtype={self.dtype}."
             )
 
+    @once_fixed
     def _is_altered(self) -> bool:
         """Whether anything differs from what was compiled: then zeros may not stay zeros.
 
