@@ -20,8 +20,19 @@ if TYPE_CHECKING:
     from icgd.errors import LayoutError as LayoutError
     from icgd.gadgets.spectral_head import FunctionHead as FunctionHead
     from icgd.gadgets.spectral_head import SpectralHead as SpectralHead
+    from icgd.problems import GD as GD
+    from icgd.problems import GLM as GLM
     from icgd.problems import SGD as SGD
+    from icgd.problems import Lasso as Lasso
+    from icgd.problems import LinearModel as LinearModel
+    from icgd.problems import Loss as Loss
     from icgd.problems import Network as Network
+    from icgd.problems import Ridge as Ridge
+    from icgd.problems import huber as huber
+    from icgd.problems import joint_loss as joint_loss
+    from icgd.problems import link_loss as link_loss
+    from icgd.problems import margin_loss as margin_loss
+    from icgd.problems import residual_loss as residual_loss
     from icgd.program import Program as Program
     from icgd.program import Run as Run
     from icgd.verification.verify import verify as verify
@@ -35,8 +46,19 @@ _HOMES = {
     "LayoutError": "errors",
     "FunctionHead": "gadgets.spectral_head",
     "SpectralHead": "gadgets.spectral_head",
+    "GD": "problems",
+    "GLM": "problems",
     "SGD": "problems",
+    "Lasso": "problems",
+    "LinearModel": "problems",
+    "Loss": "problems",
     "Network": "problems",
+    "Ridge": "problems",
+    "huber": "problems",
+    "joint_loss": "problems",
+    "link_loss": "problems",
+    "margin_loss": "problems",
+    "residual_loss": "problems",
     "Program": "program",
     "Run": "program",
     "verify": "verification.verify",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,11 +15,15 @@ from icgd.errors import LayoutError
 
 @dataclass(frozen=True)
 class Slot:
-    """A named group of coordinates; matrices are stored row by row."""
+    """A named group of coordinates; matrices are stored row by row.
+
+    each  whether every token of a block has a value of its own; otherwise all tokens hold the same
+    """
 
     name: str
     shape: tuple[int, ...]
     meaning: str = ""
+    each: bool = False
 
     @property
     def size(self) -> int:
@@ -84,7 +88,7 @@ class Layout:
         """Put layouts one after the other; the slots of part `top` become `top/...`."""
         return Layout(
             [
-                Slot(f"{part}/{slot.name}", slot.shape, slot.meaning)
+                replace(slot, name=f"{part}/{slot.name}")
                 for part, layout in parts.items()
                 for slot in layout
             ]
@@ -138,6 +142,7 @@ class Layout:
                 "shape": list(s.shape),
                 "start": self._start[s.name],
                 "meaning": s.meaning,
+                **({"each": True} if s.each else {}),
             }
             for s in self.slots
         ]

@@ -25,7 +25,7 @@ from icgd.reference.sgd import torch_network
 
 if TYPE_CHECKING:
     from icgd.program import Program, Run
-    from icgd.verification.verify import Check
+    from icgd.verification.verify_network import Check
 
 FORMAT = "icgd-result/1"
 WIDE = 256

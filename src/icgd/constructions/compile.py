@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from icgd.constructions.compile_statistics import compile_statistics
 from icgd.constructions.network_codec import NetworkCodec
 from icgd.constructions.softmax_cot_network import (
     CAPACITY,
@@ -19,8 +20,9 @@ from icgd.constructions.softmax_cot_network import (
 )
 from icgd.errors import InvalidParameter, raise_all
 from icgd.gadgets.spectral_head import head_certificate
+from icgd.nn.grid_attention import GridAttention
 from icgd.nn.masks import DynamicMask
-from icgd.problems import SGD, Network
+from icgd.problems import GD, SGD, LinearModel, Network
 from icgd.program import Program
 from icgd.theory.spectral import (
     Temperature,
@@ -40,27 +42,33 @@ DEFAULTS: dict[torch.dtype, dict[str, float]] = {
 
 
 def compile(
-    problem: Network,
-    optimizer: SGD,
+    problem: Network | LinearModel,
+    optimizer: SGD | GD,
     *,
     temperature: Temperature = "spectral",
-    n_grid: int = 32,
+    n_grid: int | None = None,
     rho: float | None = None,
     margin: float | None = None,
     radius: float | None = None,
+    target_radius: float | None = None,
+    native: bool | None = None,
     head_error: float | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Program:
-    """Compile a network and SGD into one frozen transformer layer with explicit weights.
+    """Compile a problem and an optimizer into one frozen transformer layer with explicit weights.
 
     Statement: [COT] Proposition 4.4
 
+    problem      a Network with SGD, or a linear model (GLM, Ridge, Lasso, LinearModel) with GD
     temperature  "spectral" (exact to machine precision) or "hard" (the paper's nearest grid token)
-    n_grid       grid tokens per head
+    n_grid       grid tokens per head; 32 for networks and squares, more for fitted functions
     rho, margin  kernel width in grid spacings, and distance in widths from the range to the grid's end
-    radius       certified range |s| <= radius of every activation and error signal; 1024 in float64,
-                 128 in float32; `Network.radius_for` gives a provable one
+    radius       certified range |s| <= radius of every number a head reads; for networks 1024 in
+                 float64 and 128 in float32 (`Network.radius_for` gives a provable one)
     head_error   refuse to compile unless one head is certified to this error
+    For linear models only:
+    target_radius  range of targets, where a head reads them
+    native         False: sigmoid and exp by a fitted grid instead of their two-token heads
     The weights depend on nothing else: not on data, not on initial weights.
 
     Differs from the paper: exact to rounding at about 28 tokens, where Lemma A.5 needs 1/error.
@@ -68,22 +76,47 @@ def compile(
     >>> import icgd
     >>> icgd.compile(icgd.Network((2, 3, 1)), icgd.SGD(lr=0.1)).certificate.sup_error < 1e-10
     True
+    >>> icgd.compile(icgd.Lasso(3, lam=0.1), icgd.GD(lr=0.5)).certificate.sup_error < 1e-10
+    True
     """
-    if not isinstance(problem, Network):
-        raise InvalidParameter("problem", type(problem).__name__, "be an icgd.Network")
-    if not isinstance(optimizer, SGD):
-        raise InvalidParameter("optimizer", type(optimizer).__name__, "be an icgd.SGD")
+    if not isinstance(problem, (Network, LinearModel)):
+        raise InvalidParameter(
+            "problem",
+            type(problem).__name__,
+            "be an icgd.Network or a linear model (icgd.GLM, ...)",
+        )
     if dtype not in DEFAULTS:
         raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
-    default = DEFAULTS[dtype]
     options = {
         "temperature": temperature,
         "n_grid": n_grid,
-        "rho": default["rho"] if rho is None else _number("rho", rho),
-        "margin": default["margin"] if margin is None else _number("margin", margin),
-        "radius": default["radius"] if radius is None else _number("radius", radius),
-    }
-    wanted = None if head_error is None else _number("head_error", head_error)
+        **{
+            name: None if value is None else _number(name, value)
+            for name, value in (
+                ("rho", rho), ("margin", margin), ("radius", radius), ("head_error", head_error),
+            )
+        },
+    }  # fmt: skip
+    if isinstance(problem, LinearModel):
+        options["target_radius"] = (
+            None if target_radius is None else _number("target_radius", target_radius)
+        )
+        options["native"] = native
+        return compile_statistics(problem, optimizer, dtype, options)  # type: ignore[arg-type]
+    for name, value in (("target_radius", target_radius), ("native", native)):
+        if value is not None:
+            raise InvalidParameter(name, value, "be left out for a network")
+    return _compile_network(problem, optimizer, dtype, options)
+
+
+def _compile_network(
+    problem: Network, optimizer: SGD | GD, dtype: torch.dtype, given: Mapping[str, Any]
+) -> Program:
+    if not isinstance(optimizer, SGD):
+        raise InvalidParameter("optimizer", type(optimizer).__name__, "be an icgd.SGD")
+    options = {"n_grid": 32, **DEFAULTS[dtype]}
+    options |= {name: value for name, value in given.items() if value is not None}
+    wanted = options.pop("head_error", None)
     raise_all(_violations(options, wanted, dtype))
     spec = problem.spec
     config = {
@@ -162,8 +195,9 @@ def build(config: Mapping[str, Any]) -> Program:
             spec,
             geometry,
             CAPACITY[dtype],
-            [layer.attention.levels],
+            [layer.attention.like],
             reads_pairs=geometry.temperature == "spectral"
+            and isinstance(layer.attention, GridAttention)
             and layer.attention.reads_pairs(geometry.radius),
         ),
         certificate=head_certificate(geometry, dtype),

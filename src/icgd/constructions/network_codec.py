@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.nn.grid_attention import GridAttention
 from icgd.nn.masks import Address
 from icgd.problems import NetworkSpec, Weights
 from icgd.program.session import Session
@@ -48,7 +49,8 @@ def as_tensor(name: str, value: Any, like: Tensor) -> Tensor:
 
 
 def check_epochs(epochs: object) -> int:
-    """A whole number of passes over the data."""
+    """A whole number of passes over the data; one unless told."""
+    epochs = 1 if epochs is None else epochs
     if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 1:
         raise InvalidParameter("epochs", epochs, "be an integer >= 1")
     return int(epochs)
@@ -61,6 +63,15 @@ def _check_rows(x: Tensor, y: Tensor) -> None:
         )
 
 
+def _shared_reader(executor: StructuredExecutor | None) -> Callable[[Tensor], Tensor] | None:
+    """How heads read numbers, if all of them do it alike."""
+    attention = executor.layer.attention if executor is not None else None
+    if not isinstance(attention, GridAttention) or executor is None:
+        return None
+    alike = all(bank.is_plain() for bank in attention.head_banks())
+    return attention.reader(executor.layer.radius) if alike else None
+
+
 class NetworkCodec:
     """Blocks X_l, Y_l, B_i for a network; trained weights from the B blocks.
 
@@ -68,6 +79,8 @@ class NetworkCodec:
 
     Differs from the paper: widths may differ; smaller layers stand in the corner of their slots.
     """
+
+    smaller = "widths of at most about 24"
 
     def __init__(
         self, spec: NetworkSpec, geometry: GridGeometry, capacity: float, like: Sequence[Tensor],
@@ -85,15 +98,21 @@ class NetworkCodec:
         """A tensor with the program's dtype and device."""
         return self._like[0]
 
-    def session(self, X: Any, Y: Any, *, init: Any, epochs: int, padded: bool) -> Session:
+    def session(
+        self, X: Any, Y: Any, *, init: Any, epochs: int | None = None, steps: int | None = None,
+        padded: bool,
+    ) -> Session:  # fmt: skip
         """See Codec."""
+        if steps is not None:
+            raise InvalidParameter(
+                "steps", steps, "be left out for SGD, which makes one round per row",
+                remedy="Use epochs=...",
+            )  # fmt: skip
         x = self._examples("X", X, self.spec.widths[0])
         y = self._examples("Y", Y, self.spec.widths[-1])
         _check_rows(x, y)
-        epochs = check_epochs(epochs)
-        return self._session(
-            x, y, self._weights("init", init, x.shape[:-2]), epochs, padded, predict=False
-        )
+        weights = self._weights("init", init, x.shape[:-2])
+        return self._session(x, y, weights, check_epochs(epochs), padded, predict=False)
 
     def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:
         """See Codec."""
@@ -119,6 +138,10 @@ class NetworkCodec:
         out = block.value("out")
         assert isinstance(out, Tensor)
         return out[..., : self.spec.widths[-1]].unsqueeze(-2)
+
+    def join(self, outputs: list[Tensor], X: Any) -> Tensor:
+        """See Codec."""
+        return torch.cat(outputs, dim=-2)
 
     def is_plain(self) -> bool:
         """See Codec."""
@@ -217,6 +240,7 @@ class NetworkCodec:
             wanted=self._wanted(predict),
             decode=self._decode,
             noise=self._noise,
+            n_columns=self.spec.d_model,
         )
 
     def _layer_block(self, layer: int, W: Tensor, b: Tensor | None, padded: bool) -> Block:
@@ -236,13 +260,13 @@ class NetworkCodec:
     def _arrivals(
         self, x: Tensor, y: Tensor | None, executor: StructuredExecutor | None, padded: bool
     ) -> Iterator[Mapping[Address, Block]]:
-        share = executor is not None and executor.shares_readings
+        read_grid = _shared_reader(executor)
         template = make_block({"out": x, **self.data_flags}).signature
         X, Y = Block({}, template), Block({}, template)
         for start in range(0, x.shape[-2], CHUNK):
             rows = self._fit(x[..., start : start + CHUNK, :], padded, 1)
             xs = rows.unbind(-2)
-            hats = executor.read_grid(rows).unbind(-2) if share and executor else None
+            hats = read_grid(rows).unbind(-2) if read_grid else None
             ys = None
             if y is not None:
                 ys = self._fit(y[..., start : start + CHUNK, :], padded, 1).unbind(-2)

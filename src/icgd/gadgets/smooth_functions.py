@@ -14,13 +14,15 @@ from torch import Tensor
 class SmoothFunction:
     """f with bounds on |f'| and |f''''| over [-radius, radius].
 
-    `fourth_bound=None` means unknown: it is then estimated and the certificate says so.
+    `fourth_bound=None` means unknown: it is then estimated and the certificate says so. A `kinked` f has
+    corners and no fourth derivative; its error is bounded between samples by slopes alone.
     """
 
     name: str
     apply: Callable[[Tensor], Tensor]
     slope_bound: Callable[[float], float]
     fourth_bound: Callable[[float], float] | None = None
+    kinked: bool = False
 
     def derivative(self, s: Tensor) -> Tensor:
         """f' by automatic differentiation, entry by entry."""

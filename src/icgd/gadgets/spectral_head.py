@@ -187,6 +187,10 @@ def _weights_at(head: SpectralHead, s: Tensor) -> Tensor:
     return torch.softmax(-head.geometry.beta * (s.unsqueeze(-1) - level) ** 2, dim=-1)
 
 
+KINKED_RCOND = 1e-3
+"""Smallest singular value kept when fitting a function with corners, relative to the largest."""
+
+
 def _spectral_fit(head: SpectralHead, f: SmoothFunction) -> FunctionFit:
     radius = head.geometry.radius
     n_nodes = 8 * head.geometry.n_grid
@@ -196,8 +200,9 @@ def _spectral_fit(head: SpectralHead, f: SmoothFunction) -> FunctionFit:
     )
     system = _weights_at(head, nodes)
     # The kernel damps fast oscillations of c, so the system is ill-conditioned on purpose: the
-    # truncated solution is the one with small values.
-    solved = torch.linalg.lstsq(system, f.apply(nodes).unsqueeze(-1), rcond=1e-14, driver="gelsd")
+    # truncated solution is the one with small values. A corner is not worth large ones.
+    rcond = KINKED_RCOND if f.kinked else 1e-14
+    solved = torch.linalg.lstsq(system, f.apply(nodes).unsqueeze(-1), rcond=rcond, driver="gelsd")
     values = solved.solution.squeeze(-1).to(head.levels.dtype).to(torch.float64)
     return FunctionFit(values, _fit_certificate(head, f, values))
 
@@ -219,9 +224,16 @@ def _fit_certificate(head: SpectralHead, f: SmoothFunction, values: Tensor) -> C
     )
     cumulant = 2 * fourth_moment + 4 * (second * second * fourth_moment) ** 0.5 + 12 * second**2
     fourth = largest * cumulant / g.sigma**4
-    rigorous = f.fourth_bound is not None
-    fourth += f.fourth_bound(g.radius) if f.fourth_bound else _estimate_fourth(f, g.radius)
-    n_nodes = min(400_001, max(2_001, math.ceil(2 * g.radius * (fourth / 384 / 1e-14) ** 0.25)))
+    rigorous = f.fourth_bound is not None or f.kinked
+    if f.kinked:
+        fourth = math.inf
+    else:
+        fourth += f.fourth_bound(g.radius) if f.fourth_bound else _estimate_fourth(f, g.radius)
+    n_nodes = (
+        400_001
+        if f.kinked
+        else min(400_001, max(2_001, math.ceil(2 * g.radius * (fourth / 384 / 1e-14) ** 0.25)))
+    )
     s = torch.linspace(-g.radius, g.radius, n_nodes, dtype=torch.float64)
     level = head.levels.to(torch.float64)
     worst = slope_max = rounding = 0.0
@@ -244,7 +256,13 @@ def _fit_certificate(head: SpectralHead, f: SmoothFunction, values: Tensor) -> C
         rounding = max(rounding, float((literal + sampled + sums).max()))
     step = 2 * g.radius / (n_nodes - 1)
     inflate = math.exp(score_roundoff(g, u))
-    error = worst + step / 4 * slope_max + step**4 / 384 * fourth + inflate * rounding
+    if f.kinked:
+        # |d/ds sum w c| = |Cov(c, L)| / sigma^2 <= largest * E|t| / sigma, about the mean.
+        steepest = f.slope_bound(g.radius) + largest * (m.first + m.mean_error) / g.sigma
+        between = step / 2 * steepest
+    else:
+        between = step / 4 * slope_max + step**4 / 384 * fourth
+    error = worst + between + inflate * rounding
     return Certificate(
         f"function_head[{f.name}]", g.radius, error, f.slope_bound(g.radius),
         max(largest, g.beta * g.half_width**2), g.n_grid, rigorous,

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from icgd.layout import Layout, Slot
 from icgd.nn.attention import attention
+from icgd.nn.attention_layer import AttentionLayer, DenseAttention
 from icgd.nn.feedforward import frozen
 from icgd.nn.grid_reader import FACTORED_LIMIT, PairReader, read_shifted
 from icgd.nn.structured import ZERO, Builder, Reg, Value, Zero, once_fixed, uniform
@@ -67,7 +68,7 @@ class HeadBank(nn.Module):
         return all(uniform(w) == 1.0 for w in weights)
 
 
-class GridAttention(nn.Module):
+class GridAttention(AttentionLayer):
     """X + sum over heads of softmax attention from X to the grid tokens A(X)."""
 
     def __init__(
@@ -86,6 +87,15 @@ class GridAttention(nn.Module):
         self.grid_layout = Layout(
             [*(layout[s] for s in spread), Slot("grid/linear", ()), Slot("grid/quadratic", ())]
         )
+
+    @property
+    def like(self) -> Tensor:
+        """A weight, for its dtype and device."""
+        return self.levels
+
+    def layouts(self) -> dict[str, Layout]:
+        """Named layouts of the tokens this attention works on."""
+        return {"working": self.layout, "grid": self.grid_layout}
 
     @property
     def n_grid(self) -> int:
@@ -258,7 +268,35 @@ class GridAttention(nn.Module):
             torch.cat([_fit(part, role, d_value) for part in parts])
             for role, parts in zip("qbkvo", zip(*stacks, strict=True), strict=True)
         ]
-        return DenseGridAttention(right, W_A, position, W_Q, b_Q, W_K, W_V, W_O)
+        dense = DenseGridAttention(right, W_A, position, W_Q, b_Q, W_K, W_V, W_O)
+        start = 0
+        for bank in self.head_banks():
+            heads = slice(start, start + bank.n_heads)
+            dense.heads[f"attention.{bank.name}"] = ("+".join(bank.query), heads)
+            start += bank.n_heads
+        return dense
+
+    def dense_parameters(self, n_columns: int) -> int:
+        """Entries of the literal matrices."""
+        token, grid, p = self.layout.width, self.grid_layout.width, self.n_grid
+        n_heads, d_value = self._head_sizes()
+        heads = n_heads * (token * 2 + 2 + grid * 2 + grid * d_value + d_value * token)
+        return p * n_columns + token * grid + p * grid + heads
+
+    def dense_flops(self, n_columns: int) -> int:
+        """Multiply-adds of one call: every column, every head, every grid token."""
+        token, grid, p = self.layout.width, self.grid_layout.width, self.n_grid
+        n_heads, d_value = self._head_sizes()
+        per_head = (
+            n_columns * token * 2 + p * grid * 2 + p * grid * d_value
+            + n_columns * p * 2 + n_columns * p * d_value + n_columns * d_value * token
+        )  # fmt: skip
+        return p * n_columns * token + p * token * grid + n_heads * per_head
+
+    def _head_sizes(self) -> tuple[int, int]:
+        banks = self.head_banks()
+        widest = max(bank.d_value * len(bank.paths) for bank in banks)
+        return sum(bank.n_heads for bank in banks), widest
 
 
 def _fit(part: Tensor, role: str, d_value: int) -> Tensor:
@@ -295,7 +333,7 @@ def _dense_bank(bank: HeadBank, token: Layout, grid: Layout, like: Tensor) -> tu
     return W_Q, b_Q, W_K, W_V, W_O
 
 
-class DenseGridAttention(nn.Module):
+class DenseGridAttention(DenseAttention):
     """The same attention with literal matrices: every column, every head, every grid token."""
 
     def __init__(self, right: Tensor, W_A: Tensor, position: Tensor, *heads: Tensor) -> None:
@@ -309,6 +347,12 @@ class DenseGridAttention(nn.Module):
         self.W_K = nn.Parameter(W_K, requires_grad=False)
         self.W_V = nn.Parameter(W_V, requires_grad=False)
         self.W_O = nn.Parameter(W_O, requires_grad=False)
+        self.heads: dict[str, tuple[str, slice]] = {}
+
+    def asked(self, tokens: Tensor) -> list[tuple[str, str, Tensor]]:
+        """(head, slot, numbers) that the heads of the first column ask, for the range watch."""
+        first = self.queries(tokens)[..., 0]
+        return [(label, slot, first[..., heads]) for label, (slot, heads) in self.heads.items()]
 
     def queries(self, tokens: Tensor) -> Tensor:
         """The number every head asks with, (..., head, column)."""

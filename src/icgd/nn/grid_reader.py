@@ -7,6 +7,7 @@ for levels in +- pairs. They differ in what they form on the way.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -31,6 +32,41 @@ def read_shifted(
     if centre is not None:
         mass = mass + torch.exp(centre - top).squeeze(-1)
     return (plus - minus) @ level / mass
+
+
+def table_reader(
+    rate: Tensor, offset: Tensor, values: Tensor, radius: float
+) -> Callable[[Tensor], Tensor]:
+    """s -> sum_k softmax(rate s + offset)_k values_k, by the cheapest way that keeps every digit.
+
+    Two tokens make a sigmoid of the difference of their scores. Values proportional to the rates, in
+    +- pairs, are read over pairs. Everything else is a softmax.
+    """
+    if offset.numel() == 2:
+        slope, shift = float(rate[0] - rate[1]), float(offset[0] - offset[1])
+        low, rise = float(values[1]), float(values[0] - values[1])
+
+        def two(s: Tensor) -> Tensor:
+            score = s if slope == 1.0 else slope * s
+            weight = torch.sigmoid(score if shift == 0.0 else score + shift)
+            weight = weight if rise == 1.0 else weight.mul_(rise)
+            return weight if low == 0.0 else weight.add_(low)
+
+        return two
+    up, down = slice(0, None, 2), slice(1, None, 2)
+    paired = (
+        offset.numel() % 2 == 0
+        and torch.equal(rate[up], -rate[down])
+        and torch.equal(offset[up], offset[down])
+        and torch.equal(values[up], -values[down])
+    )
+    if paired:
+        largest = max(float(rate.abs().max()) * radius, float(offset.abs().max()))
+        half = rate[up].clone(), offset[up].clone(), values[up].clone()
+        if largest <= FACTORED_LIMIT[rate.dtype]:
+            return PairReader(half[0], half[1].exp(), half[2])
+        return lambda s: read_shifted(s, *half)
+    return lambda s: torch.softmax(s.unsqueeze(-1) * rate + offset, dim=-1) @ values
 
 
 class PairReader:

@@ -1,11 +1,11 @@
-"""One transformer layer: feed-forward, grid attention, feed-forward."""
+"""One transformer layer: feed-forward, attention, feed-forward."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
+from icgd.nn.attention_layer import AttentionLayer, DenseAttention
 from icgd.nn.feedforward import DenseFeedForward, FeedForward
-from icgd.nn.grid_attention import DenseGridAttention, GridAttention
 
 
 class Layer(nn.Module):
@@ -15,14 +15,19 @@ class Layer(nn.Module):
     """
 
     def __init__(
-        self, pre: FeedForward, attention: GridAttention, post: FeedForward, radius: float
+        self, pre: FeedForward, attention: AttentionLayer, post: FeedForward, radius: float
     ) -> None:
         super().__init__()
         self.pre, self.attention, self.post = pre, attention, post
         self.radius = radius
 
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """Names of the blocks it sees, in the order in which they are stacked."""
+        return tuple(dict.fromkeys(slot.name.split("/")[0] for slot in self.pre.source))
+
     def dense(self, n_columns: int) -> DenseLayer:
-        """The literal matrices for tokens that come in `n_columns` equal columns."""
+        """The literal matrices for blocks of `n_columns` tokens."""
         return DenseLayer(self.pre.dense(), self.attention.dense(n_columns), self.post.dense())
 
 
@@ -30,7 +35,7 @@ class DenseLayer(nn.Module):
     """The same layer as literal matrices."""
 
     def __init__(
-        self, pre: DenseFeedForward, attention: DenseGridAttention, post: DenseFeedForward
+        self, pre: DenseFeedForward, attention: DenseAttention, post: DenseFeedForward
     ) -> None:
         super().__init__()
         self.pre, self.attention, self.post = pre, attention, post

@@ -67,3 +67,24 @@ class DynamicMask:
     def forward_steps(self) -> tuple[Step, ...]:
         """The steps of a round that predicts and does not learn."""
         return self.steps()[: self.n_layers]
+
+
+@dataclass(frozen=True)
+class WindowMask:
+    """A window of one block: every step sees the last block and appends the next.
+
+    Statement: [COT] Definition 3.1
+
+    Differs from the paper: no; the window of n tokens is the last block.
+
+    >>> WindowMask().steps()[0].reads
+    (('G', 0),)
+    """
+
+    def steps(self) -> tuple[Step, ...]:
+        """One update per round."""
+        return (Step("update", ("G", 0), (("G", 0),)),)
+
+    def forward_steps(self) -> tuple[Step, ...]:
+        """One prediction."""
+        return (Step("predict", ("P", 0), (("G", 0),)),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -34,3 +35,32 @@ class SGD:
     def paper_lr(self) -> float:
         """The step size eta that gives the same update under the paper's loss |o - y|^2."""
         return self.lr / 2
+
+
+@dataclass(frozen=True)
+class GD:
+    """Full-batch gradient descent, and proximal gradient descent where the penalty has corners.
+
+    w <- prox(w - lr * grad f(w)), f the mean over all examples of the prompt. `lr="auto"` is 1/beta
+    with the smoothness beta that follows from the problem's radii.
+
+    >>> GD(lr=0.5).paper_lr(n_examples=10)
+    0.05
+    """
+
+    lr: float | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        lr: object = self.lr
+        if isinstance(lr, str) and lr == "auto":
+            return
+        number = isinstance(lr, (int, float, np.number)) and not isinstance(lr, bool)
+        if not (number and math.isfinite(float(lr)) and float(lr) > 0):  # type: ignore[arg-type]
+            raise InvalidParameter("lr", lr, "be a finite number > 0 or 'auto'")
+        object.__setattr__(self, "lr", float(lr))  # type: ignore[arg-type]
+
+    def paper_lr(self, n_examples: int) -> float:
+        """The step size eta that gives the same update under the paper's sum over examples."""
+        if isinstance(self.lr, str):
+            raise InvalidParameter("lr", self.lr, "be a number before it can be converted")
+        return self.lr / n_examples

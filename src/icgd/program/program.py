@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -16,7 +17,6 @@ from icgd.layout import Layout
 from icgd.nn.layer import Layer
 from icgd.nn.masks import MaskRule, Step
 from icgd.nn.structured import once_fixed, weights_stay_fixed
-from icgd.problems import Weights
 from icgd.program import files
 from icgd.program.progress import progress_reporter
 from icgd.program.run import Run
@@ -27,7 +27,7 @@ from icgd.runtime.loop import Executor, LoopState, execute
 from icgd.runtime.watch import RangeWatch
 
 ExecutorName = Literal["structured", "dense"]
-Record = Literal["weights", "trace"] | Callable[[int, Weights], None]
+Record = Literal["weights", "trace"] | Callable[[int, Any], None]
 
 DENSE_PARAMETER_LIMIT = 40_000_000
 """About 24 columns: above it the literal matrices of a layer take gigabytes."""
@@ -39,6 +39,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     """A frozen transformer compiled from (model, optimizer), with everything needed to run it.
 
     step         the layer that is applied again and again; its weights never change
+    readout      the layer that predicts for new examples; None if `step` does that as well
     mask         which blocks each step of a round sees
     layout       named slots of a block
     codec        user data <-> blocks
@@ -51,11 +52,12 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
 
     def __init__(
         self, *, config: Mapping[str, Any], step: Layer, mask: MaskRule, layout: Layout,
-        codec: Codec, certificate: Certificate, slope: float,
+        codec: Codec, certificate: Certificate, slope: float = 1.0, readout: Layer | None = None,
         feed: Literal["append", "replace"] = "append",
     ) -> None:  # fmt: skip
         super().__init__()
         self.step = step
+        self.readout = readout
         self.config = dict(config)
         self.mask, self.layout, self.codec = mask, layout, codec
         self.certificate, self.slope, self.feed = certificate, slope, feed
@@ -64,22 +66,17 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     @property
     def dtype(self) -> torch.dtype:
         """The precision of the weights."""
-        return self.step.attention.levels.dtype
+        return self.step.attention.like.dtype
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.step.attention.levels.device
+        return self.step.attention.like.device
 
     @property
     def radius(self) -> float:
         """The range |s| <= radius in which every head is certified."""
         return self.step.radius
-
-    @property
-    def n_columns(self) -> int:
-        """Equal columns per block in the literal form."""
-        return int(self.layout["out"].shape[0])
 
     def __repr__(self) -> str:
         c = self.config
@@ -92,38 +89,47 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         X: Any,
         Y: Any,
         *,
-        init: Any,
-        epochs: int = 1,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
         executor: ExecutorName = "structured",
         record: Record | None = None,
         progress: bool | Callable[[int, int], None] = False,
+        watch: bool = True,
     ) -> Run:
-        """Train in context: one round per row of X and epoch.
+        """Train in context.
 
-        X, Y      (n, d) and (n, k), or (b, n, d) and (b, n, k) for b problems at once
-        init      [(W, b), ...], batched likewise
+        X, Y      (n, d) and (n, k), or (b, n, d) and (b, n, k) for b problems at once; targets of a
+                  linear model are (n,) or (b, n)
+        init      initial weights: [(W, b), ...] of a network, w of a linear model (default zero)
+        epochs    for SGD: one round per row of X and epoch (default 1)
+        steps     for GD: rounds in all, each on every row of X
         executor  "structured" (fast) or "dense" (literal matrices)
         record    "weights": keep the weights after every round; "trace": keep every block; a function
                   of (round, weights) is called after every round and must not keep the tensors
         progress  True for a progress bar, or a function of (rounds done, rounds in all)
+        watch     False: heads may be asked anything, also outside their certified range
         """
         if not callable(record) and record not in (None, "weights", "trace"):
             raise InvalidParameter("record", record, "be None, 'weights', 'trace' or a function")
         self._check_dtype()
         with weights_stay_fixed():
-            return self._train(X, Y, init, epochs, executor, record, progress)
+            rounds = {"epochs": epochs, "steps": steps}
+            session = self.codec.session(X, Y, init=init, padded=self._is_altered(), **rounds)
+            return self._train(session, executor, record, progress, watch)
 
     def _train(
-        self, X: Any, Y: Any, init: Any, epochs: int, executor: ExecutorName,
-        record: Record | None, progress: bool | Callable[[int, int], None],
+        self, session: Session, executor: ExecutorName, record: Record | None,
+        progress: bool | Callable[[int, int], None], watch: bool,
     ) -> Run:  # fmt: skip
-        session = self.codec.session(X, Y, init=init, epochs=epochs, padded=self._is_altered())
-        state, history = LoopState(), list[Weights]()
+        state, history = LoopState(), list[Any]()
         # Plans update weights in place only where every part is known to read them first.
         keep_all = record == "trace" or self._is_altered()
         engine = self.executor(session, executor, keep_all=keep_all, state=state)
+        if not watch:
+            engine.watch.radius = engine.watch.z_bound = math.inf
 
-        def weights_now() -> Weights:
+        def weights_now() -> Any:
             return session.decode({a: engine.dump(block) for a, block in state.live.items()})
 
         with progress_reporter(progress, session.n_rounds) as report:
@@ -153,29 +159,30 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         )
 
     def predict(self, X: Any, weights: Any, *, executor: ExecutorName = "structured") -> Tensor:
-        """Forward rounds of the transformer with given weights: (n, d) -> (n, k)."""
+        """The transformer's own predictions with given weights, one per row of X."""
         self._check_dtype()
         with weights_stay_fixed():
             session, address = self.codec.prediction(X, weights, padded=self._is_altered())
             state, outputs = LoopState(), list[Tensor]()
-            engine = self.executor(session, executor, state=state)
+            engine = self.executor(session, executor, state=state, layer=self.readout)
 
             def on_round(done: int) -> None:
                 outputs.append(self.codec.output_of(engine.dump(state.live[address])))
 
             self._loop(self.mask.forward_steps(), session, engine, state, on_round=on_round)
-        return torch.cat(outputs, dim=-2)
+        return self.codec.join(outputs, X)
 
     def executor(
         self, session: Session, name: ExecutorName, *, keep_all: bool = False,
-        state: LoopState | None = None,
+        state: LoopState | None = None, layer: Layer | None = None,
     ) -> StructuredExecutor | DenseExecutor:  # fmt: skip
-        """The engine that applies this program's layer in a session."""
+        """The engine that applies this program's layer (its step unless told) in a session."""
+        layer = layer or self.step
         watch = self._watch(session, state or LoopState())
         if name == "structured":
             return StructuredExecutor(
-                self.step,
-                ("top", "bottom"),
+                layer,
+                layer.prefixes,
                 watch,
                 batched=session.batched,
                 keep_all=keep_all,
@@ -183,15 +190,15 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             )
         if name != "dense":
             raise InvalidParameter("executor", name, "be 'structured' or 'dense'")
-        size = dense_parameters(self.step, self.n_columns)
+        size = dense_parameters(layer, session.n_columns)
         if size > DENSE_PARAMETER_LIMIT:
             raise AssumptionViolated(
                 f"The literal matrices of this layer have {size:,} entries "
-                f"({size * self.step.attention.levels.element_size() / 1e9:.1f} GB), above the limit of "
+                f"({size * layer.attention.like.element_size() / 1e9:.1f} GB), above the limit of "
                 f"{DENSE_PARAMETER_LIMIT:,}. Use executor='structured', which computes the same function, "
-                "or widths of at most about 24."
+                f"or {self.codec.smaller}."
             )
-        return DenseExecutor(self.step, self.layout, self.n_columns, watch)
+        return DenseExecutor(layer, self.layout, session.n_columns, watch)
 
     def _loop(
         self, steps: Sequence[Step], session: Session, engine: Executor, state: LoopState, *,
@@ -221,7 +228,9 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             rounds=state.rounds,
             blocks=state.blocks_written,
             live_blocks_max=state.live_blocks_max,
-            dense_flops=n * state.blocks_written * dense_flops_per_step(self.step, self.n_columns),
+            dense_flops=n
+            * state.blocks_written
+            * dense_flops_per_step(self.step, session.n_columns),
             structured_flops=n * state.rounds * session.structured_flops_per_round,
         )
 
@@ -241,7 +250,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         """
         if self.mask is not self._compiled_mask or not self.codec.is_plain():
             return True
-        checks = [getattr(module, "is_plain", None) for module in self.step.modules()]
+        checks = [getattr(module, "is_plain", None) for module in self.modules()]
         return not all(check() for check in checks if check is not None)
 
     # -- files ------------------------------------------------------------------------------------
@@ -286,5 +295,10 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         return program
 
 
-def _cloned(weights: Weights) -> Weights:
-    return [(W.clone(), None if b is None else b.clone()) for W, b in weights]
+def _cloned(weights: Any) -> Any:
+    """A copy of weights in whatever shape a codec decodes them to."""
+    if isinstance(weights, Tensor):
+        return weights.clone()
+    if isinstance(weights, (list, tuple)):
+        return type(weights)(_cloned(part) for part in weights)
+    return weights

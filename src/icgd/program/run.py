@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
-from icgd.problems import Weights
 from icgd.runtime.cost import Cost
 from icgd.runtime.loop import TraceEntry
 from icgd.runtime.watch import KinkReport
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 class Run:
     """The result of `program.run`.
 
-    weights        [(W, b), ...] after the last round
+    weights        after the last round: [(W, b), ...] of a network, w of a linear model
     history        with record="weights": the weights after every round
     trace          with record="trace": every block the transformer wrote, with what it saw
     cost           rounds, blocks, live_blocks_max, dense_flops, structured_flops
@@ -29,14 +28,14 @@ class Run:
     """
 
     program: Program
-    weights: Weights
+    weights: Any
     cost: Cost
     range_use: float
     near_kink: KinkReport
     executor: Literal["structured", "dense"]
-    history: list[Weights] | None = None
+    history: list[Any] | None = None
     trace: list[TraceEntry] = field(default_factory=list)
 
     def predict(self, X_new: Any) -> Tensor:
-        """The frozen transformer's own forward rounds with the final weights, one row each."""
+        """The frozen transformer's own predictions with the final weights, one per row."""
         return self.program.predict(X_new, self.weights, executor=self.executor)

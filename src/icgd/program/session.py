@@ -24,6 +24,7 @@ class Session:
     wanted      slots of live blocks that decode reads
     decode      the trained parameters held by the live blocks
     noise       bound on a pre-activation's error given the largest query; checks gate capacity
+    n_columns   tokens per block in the literal form
     """
 
     prompt: dict[Address, Block]
@@ -35,18 +36,23 @@ class Session:
     wanted: Mapping[Address, frozenset[str]]
     decode: Callable[[Mapping[Address, Block]], Any]
     noise: Callable[[Mapping[Address, Block], float], float]
+    n_columns: int
 
 
 class Codec(Protocol):
     """Encoding and decoding of one construction.
 
     reads_pairs  whether the structured executor reads numbers with a relative error
+    smaller      how to make the literal matrices smaller, as advice in an error
     """
 
     reads_pairs: bool
+    smaller: str
 
-    def session(self, X: Any, Y: Any, *, init: Any, epochs: int, padded: bool) -> Session:
-        """Check and encode training data and initial weights."""
+    def session(
+        self, X: Any, Y: Any, *, init: Any, epochs: int | None, steps: int | None, padded: bool
+    ) -> Session:
+        """Check and encode training data, initial weights and the number of rounds."""
 
     def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:
         """A session whose rounds only predict, and the block that holds the output."""
@@ -59,3 +65,6 @@ class Codec(Protocol):
 
     def output_of(self, block: Block) -> Tensor:
         """The prediction held by that block."""
+
+    def join(self, outputs: list[Tensor], X: Any) -> Tensor:
+        """The predictions of all rounds as one tensor."""

@@ -60,18 +60,21 @@ def make_block(values: Mapping[str, Tensor | float]) -> Block:
 
 
 def pack_block(block: Block, layout: Layout, n_columns: int, like: Tensor) -> Tensor:
-    """The literal tokens of a block: `n_columns` equal rows, padded to the layout."""
-    values = {slot.name: block.value(slot.name) for slot in layout}
+    """The literal tokens of a block: `n_columns` rows, equal but for the slots each has to itself."""
+    values: dict[str, Tensor | float] = {}
     batch: tuple[int, ...] = ()
     for slot in layout:
-        value = values[slot.name]
+        value = block.value(slot.name)
         if isinstance(value, Tensor):
-            batch = tuple(value.shape[: value.dim() - len(slot.shape)])
-    token = layout.pack(values, dtype=like.dtype, device=like.device, batch=batch)
-    return token.unsqueeze(-2).expand(*batch, n_columns, layout.width).contiguous()
+            n_axes = len(slot.shape)
+            batch = tuple(value.shape[: value.dim() - n_axes - slot.each])
+            value = value if slot.each else value.unsqueeze(value.dim() - n_axes)
+        values[slot.name] = value
+    return layout.pack(values, dtype=like.dtype, device=like.device, batch=(*batch, n_columns))
 
 
 def unpack_block(tokens: Tensor, layout: Layout) -> Block:
-    """Read a literal block back: every slot becomes a tensor, from its first column."""
-    slots = layout.unpack(tokens[..., 0, :])
+    """Read a literal block back: every slot becomes a tensor, from its first column if it is shared."""
+    shared, each = layout.unpack(tokens[..., 0, :]), layout.unpack(tokens)
+    slots = {slot.name: (each if slot.each else shared)[slot.name] for slot in layout}
     return Block(slots, tuple((name, "tensor") for name in slots))

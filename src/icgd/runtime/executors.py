@@ -34,8 +34,6 @@ class StructuredExecutor:
         self._plans: dict[object, Plan] = {}
         self._rounds: dict[tuple[int, ...], RoundPlan] = {}
         self._kinds: dict[object, int] = {}
-        self.read_grid = layer.attention.reader(layer.radius)
-        self.shares_readings = all(bank.is_plain() for bank in layer.attention.head_banks())
 
     def load(self, block: Block) -> Block:
         """Blocks are already in this executor's form."""
@@ -95,19 +93,13 @@ class DenseExecutor:
     ) -> None:
         self.dense: DenseLayer = layer.dense(n_columns)
         self.layout, self.n_columns, self.watch = block_layout, n_columns, watch
-        self._like = layer.attention.levels
+        self._like = layer.attention.like
         self._working = layer.attention.layout
         self._preactivations = [
             watched
             for part in layer.post.parts.values()
             if (watched := getattr(part, "watched", None))
         ]
-        self._heads: dict[str, tuple[str, slice]] = {}
-        start = 0
-        for bank in layer.attention.head_banks():
-            heads = slice(start, start + bank.n_heads)
-            self._heads[f"attention.{bank.name}"] = ("+".join(bank.query), heads)
-            start += bank.n_heads
 
     def load(self, block: Block) -> Tensor:
         """The block as tokens, (..., column, entry)."""
@@ -121,10 +113,9 @@ class DenseExecutor:
         """One call of the layer on the stacked visible blocks."""
         tokens = torch.cat(list(blocks), dim=-1)
         middle = self.dense.pre(tokens)
-        asked = self.dense.attention.queries(middle)[..., 0]
-        for label, (slot, heads) in self._heads.items():
+        for label, slot, asked in self.dense.attention.asked(middle):
             source = Watched(step.kind, step.writes[1], label, slot)
-            self.watch.log_queries(round_, [source], [asked[..., heads]])
+            self.watch.log_queries(round_, [source], [asked])
         mixed = self.dense.attention(middle)
         for z_slot, flag_slot in self._preactivations:
             self._log_hidden(mixed, z_slot, flag_slot, step, round_)

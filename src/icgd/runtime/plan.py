@@ -219,7 +219,7 @@ class PlanBuilder:
         if isinstance(value, _Product):
             assert not isinstance(coef, Tensor)
             return self._add_product(base, value, coef, in_place)
-        reg = self.tensor(value, self.layer.attention.levels)
+        reg = self.tensor(value, self.layer.attention.like)
         if base is None:
             if _is_one(coef):
                 return reg

@@ -25,7 +25,7 @@ class RoundPlan:
     """Linked plans of one round.
 
     loads      (address, slot, register): what a round finds in the live blocks; hats likewise
-    results    what it leaves there: per address the signature and (slot, register) pairs
+    results    what it leaves there: per address a template and (slot, register) pairs; hats likewise
     watched    registers the range watch looks at, and where they come from
     """
 
@@ -33,6 +33,7 @@ class RoundPlan:
     hat_loads: list[tuple[Address, str, int]] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     results: dict[Address, tuple[Block, list[tuple[str, int]]]] = field(default_factory=dict)
+    hat_results: dict[Address, list[tuple[str, int]]] = field(default_factory=dict)
     watched: list[tuple[Watched, int]] = field(default_factory=list)
     n_registers: int = 0
 
@@ -75,9 +76,12 @@ class RoundPlan:
                 # Same kind of block as before: only its tensors may be new.
                 for slot, index in pairs:
                     there.slots[slot] = r[index]
+                for slot, index in self.hat_results[address]:
+                    there.hats[slot] = r[index]
             else:
                 slots = {slot: r[index] for slot, index in pairs}
-                live[address] = Block(slots, template.signature, kind=template.kind)
+                hats = {slot: r[index] for slot, index in self.hat_results[address]}
+                live[address] = Block(slots, template.signature, hats, kind=template.kind)
 
 
 def _call(op: Operation) -> Callable[[Registers], None]:
@@ -169,7 +173,12 @@ class Linker:
                 if slot in keep or not isinstance(tag, str)
             )
             pairs = [(slot, self._where[address, slot]) for slot in block.slots if slot in keep]
-            self.linked.results[address] = (Block({}, signature), pairs)
+            hats = [slot for slot in block.hats if slot in keep]
+            template = Block({}, signature, dict.fromkeys(hats, NOTHING))
+            self.linked.results[address] = (template, pairs)
+            self.linked.hat_results[address] = [
+                (slot, self._hat_where[address, slot]) for slot in hats
+            ]
         self._drop_unused()
         self.linked.compile()
         return self.linked
@@ -220,6 +229,7 @@ class Linker:
         linked = self.linked
         needed = {index for _, index in linked.watched}
         needed |= {index for _, pairs in linked.results.values() for _, index in pairs}
+        needed |= {index for pairs in linked.hat_results.values() for _, index in pairs}
         kept = []
         for op in reversed(linked.operations):
             if op.output in needed:

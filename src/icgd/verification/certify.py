@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from icgd.nn.grid_attention import GridAttention
 from icgd.program import Program
 from icgd.theory.spectral import GridGeometry, head_error_polynomial, make_geometry, summing
 
@@ -41,6 +42,7 @@ def check_grid(program: Program, *, n_samples: int = 4001) -> GridCheck:
     g = make_geometry(**program.config["options"])
     u = torch.finfo(program.dtype).eps / 2
     attention = program.step.attention
+    assert isinstance(attention, GridAttention)
     level, linear, rest = (
         t.detach().cpu().numpy().astype(np.longdouble)
         for t in (attention.levels, attention.linear, attention.quadratic)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from icgd.verification.verify import Check
+    from icgd.verification.verify_network import Check
 
 
 def check_table(check: Check) -> Table:

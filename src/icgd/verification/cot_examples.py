@@ -13,7 +13,8 @@ from icgd.problems import SGD, Network, Weights
 from icgd.program import Program
 from icgd.verification.cot_states import LayerState, exact_states
 from icgd.verification.probes import ProbeResult, run_probes
-from icgd.verification.verify import Check, verify
+from icgd.verification.verify_network import Check
+from icgd.verification.verify_network import verify_network as verify
 
 LR = 0.1
 

@@ -183,7 +183,7 @@ def train_by_index(
     The prompt is a plain list: initial blocks B_N .. B_1 at 1-N .. 0, generated blocks from 1 on,
     and the list of data blocks beside it. An index that names no block is a KeyError.
     """
-    session = program.codec.session(X, Y, init=init, epochs=1, padded=False)
+    session = program.codec.session(X, Y, init=init, epochs=1, steps=None, padded=False)
     engine = unwatched(program)
     n_layers, n_rounds = len(init), X.shape[-2]
     data = [

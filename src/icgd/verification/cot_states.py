@@ -140,7 +140,7 @@ def unwatched(program: Program, executor: ExecutorName = "structured") -> Execut
     """An executor for steps outside a run: a wrong mask rule may well leave the certified range."""
     watch = RangeWatch(math.inf, program.slope, lambda largest: 0.0)
     if executor == "dense":
-        return DenseExecutor(program.step, program.layout, program.n_columns, watch)
+        return DenseExecutor(program.step, program.layout, program.layout["out"].size, watch)
     return StructuredExecutor(program.step, ("top", "bottom"), watch, batched=False, keep_all=True)
 
 
@@ -192,7 +192,7 @@ def train_with(
     program: Program, X: Tensor, Y: Tensor, init: Weights, steps: Sequence[Step]
 ) -> Weights:
     """A training run under a mask rule of one's own: the weights after the last round."""
-    session = program.codec.session(X, Y, init=init, epochs=1, padded=False)
+    session = program.codec.session(X, Y, init=init, epochs=1, steps=None, padded=False)
     engine = unwatched(program)
     with torch.no_grad():
         state = execute(steps, session.prompt, session.arrivals(None), engine)

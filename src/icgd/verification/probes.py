@@ -232,8 +232,10 @@ def probe_blocks(
             program.step, ("top", "bottom"), watch, batched=False, keep_all=True
         )
     }
-    if dense_parameters(program.step, program.n_columns) <= DENSE_PARAMETER_LIMIT:
-        executors["dense"] = DenseExecutor(program.step, program.layout, program.n_columns, watch)
+    if dense_parameters(program.step, program.layout["out"].size) <= DENSE_PARAMETER_LIMIT:
+        executors["dense"] = DenseExecutor(
+            program.step, program.layout, program.layout["out"].size, watch
+        )
     with torch.no_grad(), weights_stay_fixed():
         for probe in ProbeMaker(program, seed).probes(n_sets):
             step = Step(probe.kind, ("probe", 0), (("top", 0), ("bottom", 0)))

@@ -1,0 +1,399 @@
+"""Attention with one head per sample: each head spreads its own sample over tokens and asks with w.
+
+A block holds n tokens, one per sample. Head i of a bank lays out the tokens
+    T_k = [a_k u_i | v_k u_i | c_k],   u_i the slots of sample i, k = 1..p
+by a left-and-right linear map of the block, compares them with the query of the asking token and
+collects v_k u_i: softmax turns the number it reads, s_i = q.u_i, into f(s_i), so head i returns
+f(s_i) u_i and the bank their mean over the samples. All heads of a bank have the same weights; they
+differ in the sample they spread. The query comes from slots that all tokens share, so every token
+receives the same sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from icgd.layout import Layout
+from icgd.nn.attention import attention
+from icgd.nn.attention_layer import AttentionLayer, DenseAttention
+from icgd.nn.feedforward import frozen
+from icgd.nn.grid_reader import table_reader
+from icgd.nn.structured import Builder, Const, Reg, Value, Zero, once_fixed, uniform
+
+
+@dataclass(frozen=True)
+class QueryTerm:
+    """One term of the number a head reads: coef * <asking token's query, sample's key>."""
+
+    query: str
+    key: str
+    coef: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Key of the term's parameters."""
+        return f"{self.query}*{self.key}"
+
+
+@dataclass(frozen=True)
+class SamplePath:
+    """What a head collects from its sample, where it goes, and with which factor."""
+
+    source: str
+    target: str
+    scale: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Key of the path's parameters."""
+        return f"{self.source}>{self.target}"
+
+
+class SampleBank(nn.Module):
+    """n heads of one form, one per sample: mean over i of f(s_i) u_i.
+
+    readings  the numbers a head reads, each a sum of query terms: one for f(s), two for f(s, y)
+    rates     per reading, how each token's score follows it
+    watched   whether |s| is held against the radius while running
+    """
+
+    def __init__(
+        self, name: str, readings: Mapping[str, Sequence[QueryTerm]], paths: Sequence[SamplePath],
+        rates: Sequence[Tensor], offset: Tensor, values: Tensor, *, layout: Layout,
+        radius: float, dtype: torch.dtype, watched: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.name, self.paths, self.radius, self.watched = name, tuple(paths), radius, watched
+        self.readings = {label: tuple(terms) for label, terms in readings.items()}
+        self._layout = layout
+        self._compiled = (*(r.to(dtype) for r in rates), offset.to(dtype), values.to(dtype))
+        self.rates = nn.ParameterDict(
+            {label: frozen(r, r.shape, dtype) for label, r in zip(readings, rates, strict=True)}
+        )
+        self.offset = frozen(offset, offset.shape, dtype)
+        self.values = frozen(values, values.shape, dtype)
+        terms = [term for several in self.readings.values() for term in several]
+        shapes = {term.name: layout[term.key].shape for term in terms}
+        self.query = nn.ParameterDict(
+            {t.name: frozen(t.coef, shapes[t.name], dtype) for t in terms}
+        )
+        self.key = nn.ParameterDict({t.name: frozen(1.0, shapes[t.name], dtype) for t in terms})
+        self.value = nn.ParameterDict(
+            {p.name: frozen(1.0, layout[p.source].shape, dtype) for p in paths}
+        )
+        self.output = nn.ParameterDict(
+            {p.name: frozen(p.scale, layout[p.source].shape, dtype) for p in paths}
+        )
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens every head attends over."""
+        return self.offset.numel()
+
+    @once_fixed
+    def is_plain(self) -> bool:
+        """Whether every weight is the one that was compiled."""
+        tables = (*self.rates.values(), self.offset, self.values)
+        terms = [term for several in self.readings.values() for term in several]
+        return (
+            all(
+                torch.equal(now, then.to(now))
+                for now, then in zip(tables, self._compiled, strict=True)
+            )
+            and all(uniform(self.query[t.name]) == _as(self.offset, t.coef) for t in terms)
+            and all(uniform(self.key[t.name]) == 1.0 for t in terms)
+            and all(uniform(self.value[p.name]) == 1.0 for p in self.paths)
+            and all(uniform(self.output[p.name]) == _as(self.offset, p.scale) for p in self.paths)
+        )
+
+    # -- symbolic ---------------------------------------------------------------------------------
+
+    def emit(self, b: Builder) -> list[tuple[SamplePath, Reg]]:
+        """Read every sample's number(s) and apply f; what is to be collected with which factors."""
+        reads = {label: self._read(b, terms) for label, terms in self.readings.items()}
+        rates = [self.rates[label].data for label in reads]
+        factor = self._factor(b, list(reads.values()), rates)
+        first = next(iter(reads.values()))
+        if self.watched and isinstance(first, Reg):
+            slots = "+".join(term.key for term in next(iter(self.readings.values())))
+            b.watch(f"attention.{self.name}", slots, first)
+        return [(path, factor) for path in self.paths if not isinstance(b.read(path.source), Zero)]
+
+    def _factor(self, b: Builder, reads: list[Value], rates: list[Tensor]) -> Reg:
+        offset, values = self.offset.data, self.values.data
+        if len(reads) == 1:
+            reader = table_reader(rates[0], offset, values, self.radius)
+            query = b.tensor(reads[0], self.offset)
+            # What depends on the samples alone is read once for the whole run.
+            constant = all(term.query == "one" for term in next(iter(self.readings.values())))
+            return b.hat(query, reader) if constant else b.compute(reader, [query])
+        s, y = (b.tensor(read, self.offset) for read in reads)
+        product = ProductReader(rates[0], rates[1], offset, values)
+        if not product.factorises:
+            return b.compute(product.literal, [s, y])
+        return b.compute(product.finish, [s, b.hat(y, product.begin)])
+
+    def _read(self, b: Builder, terms: Sequence[QueryTerm]) -> Value:
+        """The sum over terms of <query, key>, for every sample at once."""
+        total: list[tuple[Value, float]] = []
+        for term in terms:
+            query, key = b.read(term.query), b.read(term.key)
+            if isinstance(query, Zero) or isinstance(key, Zero):
+                continue
+            weight = self.query[term.name].data * self.key[term.name].data
+            if not self._layout[term.key].shape:
+                total.append(_scalar_term(b, query, key, float(weight), self.offset))
+                continue
+            query_reg, key_reg = b.tensor(query, self.offset), b.tensor(key, self.offset)
+            total.append((_inner(b, query_reg, key_reg, weight), 1.0))
+        return b.combine(total)
+
+    # -- literal ----------------------------------------------------------------------------------
+
+    def dense(self, layout: Layout) -> DenseSampleBank:
+        """The literal matrices of one head; the others differ in the sample they spread."""
+        return DenseSampleBank(self, layout)
+
+
+def _as(like: Tensor, value: float) -> float:
+    return float(like.new_tensor(value))
+
+
+def _scalar_term(
+    b: Builder, query: Value, key: Value, weight: float, like: Tensor
+) -> tuple[Value, float]:
+    """(value, factor) of a product of two numbers, the query shared by all samples."""
+    if isinstance(query, Const):
+        return key, weight * query.value
+    if isinstance(key, Const):
+        # A shared number, such as an intercept, stands beside every sample.
+        shared = b.tensor(query, like)
+        return b.compute(lambda x: x.unsqueeze(-1), [shared]), weight * key.value
+    q, k = b.tensor(query, like), b.tensor(key, like)
+    return b.compute(lambda x, y: x.unsqueeze(-1) * y, [q, k]), weight
+
+
+def _inner(b: Builder, query: Reg, key: Reg, weight: Tensor) -> Reg:
+    common = uniform(weight)
+
+    def inner(w: Tensor, x: Tensor) -> Tensor:
+        w = w if common == 1.0 else w * weight
+        return torch.mv(x, w) if x.dim() == 2 else torch.matmul(x, w.unsqueeze(-1)).squeeze(-1)
+
+    return b.compute(inner, [query, key])
+
+
+class ProductReader:
+    """f(s, y) on a product grid: the weights of s and of y factorise, so y is read once for a run."""
+
+    def __init__(self, rate_s: Tensor, rate_y: Tensor, offset: Tensor, values: Tensor) -> None:
+        self.rate_s, self.rate_y, self.offset, self.values = rate_s, rate_y, offset, values
+        p = round(offset.numel() ** 0.5)
+        self.factorises = p * p == offset.numel()
+        if not self.factorises:
+            return
+        square = offset.reshape(p, p)
+        self._s, self._y = rate_s.reshape(p, p)[:, 0], rate_y.reshape(p, p)[0]
+        self._offset_y = square[0] - square[0, 0]
+        self._offset_s = square[:, 0]
+        spread = (self._s.unsqueeze(1).expand(p, p), self._y.expand(p, p))
+        sums = self._offset_s.unsqueeze(1) + self._offset_y
+        slack = 8 * torch.finfo(offset.dtype).eps * offset.abs().max()
+        self.factorises = (
+            torch.equal(spread[0].reshape(-1), rate_s)
+            and torch.equal(spread[1].reshape(-1), rate_y)
+            and bool(((sums - square).abs() <= slack).all())
+        )
+        self._V = values.reshape(p, p)
+
+    def literal(self, s: Tensor, y: Tensor) -> Tensor:
+        """The softmax over all tokens at once."""
+        scores = s.unsqueeze(-1) * self.rate_s + y.unsqueeze(-1) * self.rate_y + self.offset
+        return torch.softmax(scores, dim=-1) @ self.values
+
+    def begin(self, y: Tensor) -> Tensor:
+        """Per sample, the values a head over s alone would have."""
+        weights = torch.softmax(y.unsqueeze(-1) * self._y + self._offset_y, dim=-1)
+        return weights @ self._V.T
+
+    def finish(self, s: Tensor, values: Tensor) -> Tensor:
+        """The head over s."""
+        weights = torch.softmax(s.unsqueeze(-1) * self._s + self._offset_s, dim=-1)
+        return (weights * values).sum(dim=-1)
+
+
+class SampleAttention(AttentionLayer):
+    """X + 1/n sum over samples and banks of softmax heads, one head per sample and bank."""
+
+    def __init__(self, layout: Layout, banks: Sequence[SampleBank]) -> None:
+        super().__init__()
+        self.layout = layout
+        self.banks = nn.ModuleDict({bank.name: bank for bank in banks})
+
+    def sample_banks(self) -> list[SampleBank]:
+        """The banks, typed."""
+        return [bank for bank in self.banks.values() if isinstance(bank, SampleBank)]
+
+    @property
+    def like(self) -> Tensor:
+        """A weight, for its dtype and device."""
+        return self.sample_banks()[0].offset
+
+    def layouts(self) -> dict[str, Layout]:
+        """Named layouts of the tokens this attention works on."""
+        return {"working": self.layout}
+
+    def emit(self, b: Builder, radius: float) -> None:
+        """All banks; factors of the same sample slot and target are added before collecting."""
+        for slot in self.layout:
+            b.write(slot.name, b.read(slot.name))
+        joined: dict[tuple[str, str], list[tuple[Reg, float]]] = {}
+        for bank in self.sample_banks():
+            for path, factor in bank.emit(b):
+                weight = bank.value[path.name].data * bank.output[path.name].data
+                common = uniform(weight)
+                if common is None:
+                    self._collect(b, path.source, path.target, factor, weight)
+                else:
+                    joined.setdefault((path.source, path.target), []).append((factor, common))
+        for (source, target), factors in joined.items():
+            scale = factors[0][1]
+            total = b.combine([(factor, coef / scale) for factor, coef in factors])
+            if isinstance(total, Reg):
+                self._collect(b, source, target, total, scale)
+
+    def _collect(
+        self, b: Builder, source: str, target: str, factor: Reg, scale: float | Tensor
+    ) -> None:
+        """target += mean_i scale * factor_i * sample_i[source]."""
+        value = b.read(source)
+        n_axes = len(self.layout[source].shape)
+        if isinstance(value, Const):
+            constant = value.value
+            b.write(target, b.compute(lambda f: f.mean(dim=-1) * (constant * scale), [factor]))
+            return
+        reg = b.tensor(value, self.like)
+
+        def collect(f: Tensor, x: Tensor) -> Tensor:
+            if n_axes == 0:
+                return (f * x).mean(dim=-1) * scale
+            if x.dim() == 2:
+                total = torch.mv(x.T, f)
+            else:
+                total = torch.matmul(f.unsqueeze(-2), x).squeeze(-2)
+            return total.mul_(scale / x.shape[-2])
+
+        b.write(target, b.compute(collect, [factor, reg]))
+
+    def dense(self, n_columns: int) -> DenseSampleAttention:
+        """The literal matrices for blocks of n_columns tokens."""
+        return DenseSampleAttention([bank.dense(self.layout) for bank in self.sample_banks()])
+
+    def dense_parameters(self, n_columns: int) -> int:
+        """Entries of the literal matrices of all heads."""
+        per_head = sum(
+            p.numel() for bank in self.sample_banks() for p in bank.dense(self.layout).parameters()
+        )
+        return n_columns * per_head
+
+    def dense_flops(self, n_columns: int) -> int:
+        """Multiply-adds of one call: spread, compare, collect, for every head and token."""
+        n, total = n_columns, 0
+        for bank in self.sample_banks():
+            d = bank.dense(self.layout)
+            width, grid = d.W_A.shape[-2], d.W_A.shape[-1]
+            p, dk, dv = bank.n_tokens, d.W_Q.shape[-1], d.W_V.shape[-1]
+            total += n * d.W_A.shape[0] * (width * grid + p * grid) + n * p * grid * (dk + dv)
+            total += n * width * dk + n * n * p * (dk + dv) + n * n * dv + n * dv * width
+        return total
+
+
+class DenseSampleBank(nn.Module):
+    """One head written out: spreading maps, queries, keys, values, output."""
+
+    def __init__(self, bank: SampleBank, layout: Layout) -> None:
+        super().__init__()
+        like = bank.offset
+        labels = list(bank.readings)
+        terms = [(i, t) for i, label in enumerate(labels) for t in bank.readings[label]]
+        n_key = sum(layout[t.key].size for _, t in terms)
+        n_value = sum(layout[p.source].size for p in bank.paths)
+        width, grid = layout.width, n_key + n_value + 1
+        W_A = like.new_zeros(len(labels) + 1, width, grid)
+        W_Q, W_K = like.new_zeros(width, n_key + 1), like.new_zeros(grid, n_key + 1)
+        W_V, W_O = like.new_zeros(grid, n_value), like.new_zeros(n_value, width)
+        start = 0
+        for i, term in terms:
+            size = layout[term.key].size
+            here = torch.arange(start, start + size)
+            W_A[i, layout.index(term.key).reshape(-1), here] = 1.0
+            W_Q[layout.index(term.query).reshape(-1), here] = bank.query[term.name].data.reshape(-1)
+            W_K[here, here] = bank.key[term.name].data.reshape(-1)
+            start += size
+        W_K[grid - 1, n_key] = 1.0
+        for path in bank.paths:
+            size = layout[path.source].size
+            here, column = torch.arange(start, start + size), torch.arange(size) + start - n_key
+            W_A[-1, layout.index(path.source).reshape(-1), here] = 1.0
+            W_V[here, column] = bank.value[path.name].data.reshape(-1)
+            target = layout.index(path.target).reshape(-1)
+            W_O[column, target] = bank.output[path.name].data.reshape(-1)
+            start += size
+        right = torch.stack([*(bank.rates[label].data for label in labels), bank.values.data])
+        b_Q = like.new_zeros(n_key + 1)
+        b_Q[-1] = 1.0
+        position = like.new_zeros(bank.n_tokens, grid)
+        position[:, -1] = bank.offset.data
+        for name, value in (
+            ("W_A", W_A), ("right", right), ("position", position), ("W_Q", W_Q), ("b_Q", b_Q),
+            ("W_K", W_K), ("W_V", W_V), ("W_O", W_O),
+        ):  # fmt: skip
+            self.register_parameter(name, nn.Parameter(value, requires_grad=False))
+        self.label, self.watched = f"attention.{bank.name}", bank.watched
+        self.slots = "+".join(t.key for t in bank.readings[labels[0]])
+        self._n_first = sum(layout[t.key].size for t in bank.readings[labels[0]])
+
+    W_A: Tensor
+    right: Tensor
+    position: Tensor
+    W_Q: Tensor
+    b_Q: Tensor  # noqa: N815
+    W_K: Tensor
+    W_V: Tensor
+    W_O: Tensor
+
+    def asked(self, tokens: Tensor) -> Tensor:
+        """The first number every head reads for the first token, (..., head)."""
+        n = self._n_first
+        query = self.W_K[:n, :n] @ (tokens[..., 0, :] @ self.W_Q)[..., :n].unsqueeze(-1)
+        return ((tokens @ self.W_A[0])[..., :n] @ query).squeeze(-1)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(..., n, width) -> the sum over heads, (..., n, width)."""
+        # Head i spreads token i: (..., head, grid token, entry).
+        spread = (tokens.unsqueeze(-3) @ self.W_A).unsqueeze(-2) * self.right[:, None, :, None]
+        grid = spread.sum(dim=-4) + self.position
+        q = (tokens @ self.W_Q + self.b_Q).unsqueeze(-3)
+        k, v = grid @ self.W_K, grid @ self.W_V
+        q = q.expand(*k.shape[:-2], *q.shape[-2:])
+        return attention(q, k, v).sum(dim=-3) @ self.W_O / tokens.shape[-2]
+
+
+class DenseSampleAttention(DenseAttention):
+    """The same attention with literal matrices: every token asks every head."""
+
+    def __init__(self, banks: Sequence[DenseSampleBank]) -> None:
+        super().__init__()
+        self.banks = nn.ModuleList(banks)
+
+    def asked(self, tokens: Tensor) -> list[tuple[str, str, Tensor]]:
+        """(head, slot, numbers) for whoever watches ranges."""
+        return [(b.label, b.slots, b.asked(tokens)) for b in self.banks if b.watched]  # type: ignore[operator, misc]
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens: (..., column, entry)."""
+        return tokens + sum(bank(tokens) for bank in self.banks)

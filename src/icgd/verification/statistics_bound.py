@@ -1,0 +1,132 @@
+"""How far one step of a compiled linear model can be from the exact step, from the same weights.
+
+Per example, with A_i = sum_j |w_j x_ij| + |b| + |y_i| and u the unit round-off:
+    the head reads s_i up to (d + 4) u A_i and applies f up to e(s_i), so f is off by
+        e_i = e(s_i) + f'_max (d + 4) u A_i
+and the step, entry j, by
+    lr/n sum_i |x_ij| (e_i + e_y(y_i)) + lr (n + 12) u 1/n sum_i |x_ij| (|f_i| + |y_i|) + 8 u |w_j|
+of which the last two are rounding, counted once for the transformer and once for the oracle. The
+proximal map is non-expansive and adds one rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from icgd.constructions.statistics_codec import StatisticsCodec
+from icgd.errors import InvalidParameter
+from icgd.gadgets.link_head import GridOptions, HeadTable
+from icgd.nn.grid_reader import PairReader, table_reader
+from icgd.problems import LinearModelSpec
+from icgd.program import Program
+from icgd.program.program import ExecutorName
+from icgd.theory.spectral import (
+    head_error_polynomial,
+    make_geometry,
+    pairwise_error_polynomial,
+)
+
+
+@dataclass(frozen=True)
+class StepBound:
+    """Everything the bound needs of a program."""
+
+    spec: LinearModelSpec
+    lr: float
+    unit_roundoff: float
+    slope_error: Callable[[Tensor, Tensor], Tensor]
+    target_error: Callable[[Tensor], Tensor] | None
+    dense: bool
+
+    def __call__(self, w: Tensor, X: Tensor, y: Tensor) -> Tensor:
+        """The bound for every entry of w; leading axes are independent problems."""
+        spec, u = self.spec, self.unit_roundoff
+        d, n = spec.n_features, X.shape[-2]
+        X, y, w = X.double(), y.double(), w.double()
+        weight = w[..., :d]
+        s = (X @ weight.unsqueeze(-1)).squeeze(-1)
+        size = (X.abs() @ weight.abs().unsqueeze(-1)).squeeze(-1)
+        if spec.intercept:
+            s, size = s + w[..., d:], size + w[..., d:].abs()
+        reads_y = spec.loss.form == "residual"
+        asked = s - y if reads_y else y * s if spec.loss.form == "margin" else s
+        size = size + y.abs() if reads_y else size
+        slope = spec.loss.slope_of(s, y).abs()
+        ds = (d + 4) * u * size
+        steepest = self._steepest(float(asked.abs().max()), float(y.abs().max()))
+        # A literal head forms s inside its scores, where every token rounds it anew.
+        error = self.slope_error(asked, size if self.dense else asked.abs()) + steepest * ds
+        total = slope
+        if self.target_error is not None:
+            error, total = error + self.target_error(y.abs()), slope + 2 * y.abs()
+        rounding = 2 * (n + 12) * u
+        per_example = error + rounding * total
+        bound = self.lr * (per_example.unsqueeze(-2) @ X.abs()).squeeze(-2) / n
+        shrink = 1.0 + self.lr * spec.lam
+        bound = bound + 8 * u * shrink * (weight.abs() + self.lr * spec.lam)
+        if not spec.intercept:
+            return bound
+        bias = self.lr * per_example.mean(dim=-1, keepdim=True) + 8 * u * w[..., d:].abs()
+        return torch.cat([bound, bias], dim=-1)
+
+    def _steepest(self, radius: float, y_radius: float) -> float:
+        low, high = self.spec.loss.bends(max(radius, 1e-3), max(y_radius, 1e-3))
+        return 1.1 * max(abs(low), abs(high))
+
+
+def statistics_codec(program: Program) -> StatisticsCodec:
+    """The codec of a linear model's program."""
+    codec = program.codec
+    if not isinstance(codec, StatisticsCodec):
+        raise InvalidParameter("program", program.config["construction"], "fit a linear model")
+    return codec
+
+
+def step_bound(program: Program, executor: ExecutorName) -> StepBound:
+    """The bound of a program, from the certificates of its heads."""
+    codec = statistics_codec(program)
+    spec, options, tables = codec.spec, codec.options, codec.tables
+    dense = executor == "dense"
+    u = torch.finfo(program.dtype).eps / 2
+    terms = spec.n_features + 2 if dense else 1
+    if spec.loss.name == "squared":
+        slope_error = _reading(tables.slope, options.grid, u, terms)
+    else:
+        c = tables.slope.certificate
+        slope_error = _certified(c.sup_error, terms, tables.slope.relative, spec)
+    target_error = None
+    if tables.target is not None:
+        plain = replace(options.plain, radius=options.target_radius)
+        reads = _reading(tables.target, plain, u, terms)
+        target_error = lambda size: reads(size, size)  # noqa: E731
+    lr = float(program.config["optimizer"]["lr"])
+    return StepBound(spec, lr, u, slope_error, target_error, dense)
+
+
+def _reading(
+    table: HeadTable, grid: GridOptions, u: float, terms: int
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Error of a head that passes a number on."""
+    g = make_geometry(grid.n_grid, grid.rho, grid.margin, grid.radius, grid.temperature)
+    reader = table_reader(table.rates[0], table.offset, table.values, table.radius)
+    if terms == 1 and isinstance(reader, PairReader) and reader.equally_spaced:
+        c0, c1, c2 = pairwise_error_polynomial(g, u)
+    else:
+        c0, c1, c2 = head_error_polynomial(g, u, terms)
+    return lambda s, size: c0 + c1 * size + c2 * size * size
+
+
+def _certified(
+    error: float, terms: int, relative: bool, spec: LinearModelSpec
+) -> Callable[[Tensor, Tensor], Tensor]:
+    # With s formed inside the scores, a token's score has `terms` roundings instead of one.
+    factor = (3 + terms) / 4 * (2 if terms > 1 else 1)
+
+    def bound(s: Tensor, size: Tensor) -> Tensor:
+        return factor * error * (spec.loss.slope(s).abs() if relative else torch.ones_like(s))
+
+    return bound

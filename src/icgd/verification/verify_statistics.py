@@ -1,0 +1,355 @@
+"""Is this program one that fits a linear model by (proximal) gradient descent, as it claims?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from rich.table import Table
+from torch import Tensor
+
+from icgd.constructions.statistics_codec import check_steps
+from icgd.errors import AssumptionViolated
+from icgd.problems import LinearModel, LinearModelSpec
+from icgd.program import Program, Run
+from icgd.program.program import ExecutorName
+from icgd.program.progress import progress_reporter
+from icgd.reference import gd_step, gd_steps, minimiser
+from icgd.theory.statistics import lasso_bound, strongly_convex_bound
+from icgd.verification.statistics_bound import StepBound, statistics_codec, step_bound
+from icgd.verification.statistics_probes import StatisticsProbe, run_statistics_probes
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step: distances to exact gradient descent and to the minimiser, with their bounds.
+
+    error         |w - w_gd| since the start (Euclidean, like all distances here)
+    step_error    |one transformer step - one exact step from the same w|
+    global_bound  sum of the step bounds: steps are non-expansive while lr <= 2 / beta
+    distance      |w - w*|; for the lasso F(w) - F(w*), as in the theorem
+    theorem       the theorem's bound on `distance`, with the certified eps
+    """
+
+    step: int
+    error: float
+    step_error: float
+    step_bound: float
+    global_bound: float
+    distance: float
+    theorem: float
+    objective: float
+
+    @property
+    def round_error(self) -> float:
+        """The same under the name networks use."""
+        return self.step_error
+
+    @property
+    def round_bound(self) -> float:
+        """The same under the name networks use."""
+        return self.step_bound
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the bounds are made of, on these data; see theory/statistics.py."""
+
+    alpha: float
+    beta: float
+    kappa: float
+    lr: float
+    B_w: float
+    C0: float
+
+
+@dataclass(frozen=True)
+class StatisticsCheck:
+    """The verdict on a linear model's program.
+
+    max_error        largest |w - w_gd| at any step, against autograd and torch.optim from the same w
+    max_round_error  largest error of one step; round_bound bounds it, rigorously
+    global_bound     bound on |w - w_gd| after the last step
+    paper_bound      the theorem's bound on the distance to the true minimiser, after the last step
+    distance         that distance (for the lasso the gap F(w) - F(w*))
+    ratio            smallest theorem bound / distance met: how close the theorem is to being tight
+    """
+
+    max_error: float
+    max_round_error: float
+    round_bound: float
+    global_bound: float
+    paper_bound: float
+    distance: float
+    ratio: float
+    passed: bool
+    rounds: list[StepRecord]
+    probes: list[StatisticsProbe]
+    constants: Constants
+    run: Run | None
+    gd_weights: Tensor
+    minimiser: Tensor | None
+    notes: list[str] = field(default_factory=list)
+
+    def table(self) -> Table:
+        """The verdict for the terminal."""
+        return _table(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for a result file."""
+        keys = (
+            "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "distance",
+            "ratio", "passed", "notes",
+        )  # fmt: skip
+        return {
+            **{key: getattr(self, key) for key in keys},
+            "constants": asdict(self.constants),
+            "probes": [asdict(probe) for probe in self.probes],
+        }
+
+
+def problem_of(spec: LinearModelSpec) -> LinearModel:
+    """The problem a spec describes, with its objective and gradient."""
+    made = LinearModel(spec.n_features, spec.loss, spec.lam, intercept=spec.intercept)
+    made.penalty = spec.penalty
+    made.spec = spec
+    return made
+
+
+def verify_statistics(
+    program: Program,
+    X: Any,
+    Y: Any,
+    *,
+    init: Any = None,
+    steps: int | None = None,
+    executor: ExecutorName = "structured",
+    probe_sets: int = 1,
+    seed: int = 0,
+    progress: bool | Callable[[int, int], None] = False,
+) -> StatisticsCheck:
+    """Probes, then a run step by step against exact (proximal) gradient descent and the minimiser."""
+    n_steps = check_steps(steps)
+    bound = step_bound(program, executor)
+    problems = statistics_codec(program).problems(X, Y, init)
+    lanes = [_Lane(bound, x, y, w) for x, y, w in problems]
+    probes = run_statistics_probes(program, n_sets=probe_sets, seed=seed)
+    records: list[StepRecord] = []
+    single = len(lanes) == 1
+
+    with progress_reporter(progress, n_steps) as report:
+
+        def on_step(done: int, weights: Tensor) -> None:
+            each = [weights] if single and weights.dim() == 1 else list(weights)
+            for lane, w in zip(lanes, each, strict=True):
+                lane.after_step(w.double())
+            records.append(_worst([lane.records[-1] for lane in lanes]))
+            if report is not None:
+                report(done, n_steps)
+
+        run: Run | None = None
+        stopped = ""
+        try:
+            run = program.run(X, Y, init=init, steps=n_steps, executor=executor, record=on_step)
+        except AssumptionViolated as left:
+            # A sound program that leaves its range is the caller's to mend; a broken one is a verdict.
+            if all(probe.passed for probe in probes):
+                raise
+            stopped = f"The run stopped after {len(records)} steps: {left}"
+    return _verdict(lanes, records, probes, run, stopped)
+
+
+def _verdict(
+    lanes: list[_Lane], records: list[StepRecord], probes: list[StatisticsProbe],
+    run: Run | None, stopped: str,
+) -> StatisticsCheck:  # fmt: skip
+    notes = list(dict.fromkeys(note for lane in lanes for note in lane.notes))
+    if stopped:
+        notes.append(stopped)
+    last = records[-1] if records else None
+    ratios = [
+        r.theorem / r.distance
+        for lane in lanes
+        for r in lane.records
+        if r.distance > lane.floor and math.isfinite(r.theorem)
+    ]
+    gd = [lane.gd for lane in lanes]
+    return StatisticsCheck(
+        max_error=_largest([r.error for r in records]),
+        max_round_error=_largest([r.step_error for r in records]),
+        round_bound=_largest([r.step_bound for r in records]),
+        global_bound=last.global_bound if last else math.nan,
+        paper_bound=last.theorem if last else math.nan,
+        distance=last.distance if last else math.nan,
+        ratio=min(ratios, default=math.nan),
+        passed=bool(
+            run is not None
+            and all(probe.passed for probe in probes)
+            and all(lane.within for lane in lanes)
+        ),
+        rounds=records,
+        probes=probes,
+        constants=lanes[0].constants,
+        run=run,
+        gd_weights=gd[0] if len(gd) == 1 else torch.stack(gd),
+        minimiser=lanes[0].best if len(lanes) == 1 else None,
+        notes=notes,
+    )
+
+
+class _Lane:
+    """One problem: exact descent beside the transformer, the minimiser, the bounds."""
+
+    def __init__(self, bound: StepBound, X: Tensor, y: Tensor, w: Tensor) -> None:
+        self.bound, self.spec, self.lr = bound, bound.spec, bound.lr
+        self.problem = problem_of(bound.spec)
+        self.X, self.y = X.double(), y.double()
+        self.before = w.double().clone()
+        self.gd = self.before
+        self._oracle = gd_steps(self.problem, self.before, self.X, self.y, self.lr)
+        self._sum = self._eps = 0.0
+        self.records: list[StepRecord] = []
+        self.notes: list[str] = []
+        self.within = True
+        self.best: Tensor | None = None
+        self._best_value, self.floor = math.nan, 0.0
+        self._minimise()
+        self.constants = self._constants()
+        self._from_zero = not bool(w.any())
+
+    def _minimise(self) -> None:
+        try:
+            self.best = minimiser(self.problem, self.X, self.y)
+        except AssumptionViolated as none:
+            self.notes.append(str(none))
+            return
+        self._best_value = float(self.problem.objective(self.best, self.X, self.y))
+
+    def _reach(self) -> float:
+        """|s| on everything between the start, the minimiser and what gradient descent visits."""
+        size = float(self.before.norm())
+        if self.best is not None:
+            # Non-expansive steps stay within |w_0 - w*| of w*.
+            size = float(self.best.norm()) + float((self.best - self.before).norm())
+        rows = self.X.square().sum(dim=1) + self.spec.intercept
+        return max(1e-3, size * math.sqrt(float(rows.max())))
+
+    def _constants(self) -> Constants:
+        alpha, beta = self.problem.constants_on(self.X, self._reach())
+        zero = torch.zeros_like(self.before)
+        C0 = float(self.problem.gradient(zero, self.X, self.y).norm())
+        best = math.nan if self.best is None else float(self.best.norm())
+        kappa = beta / alpha if alpha > 0 else math.inf
+        if self.lr * beta > 1 + 1e-9:
+            self.notes.append(
+                f"lr = {self.lr:.4g} is above 1/beta = {1 / beta:.4g}: the theorem's bound does not apply."
+            )
+        if alpha > 0 and self.best is not None and self.spec.penalty == "l2":
+            # How well the minimiser itself is known.
+            grad = float(self.problem.gradient(self.best, self.X, self.y).norm())
+            self.floor = 4 * grad / alpha + 4e-16 * best
+        elif self.best is not None:
+            self.floor = 64 * 2**-53 * max(1.0, abs(self._best_value))
+        return Constants(alpha, beta, kappa, self.lr, 2 * best, C0)
+
+    def after_step(self, w: Tensor) -> None:
+        """Judge the step that led from the previous weights to these."""
+        self.gd = next(self._oracle)
+        exact = gd_step(self.problem, self.before, self.X, self.y, self.lr)
+        entry = self.bound(self.before, self.X, self.y)
+        step = float(entry.norm())
+        self._sum += step
+        self._eps = max(self._eps, step)
+        t = len(self.records) + 1
+        distance, theorem = self._distance(w), self._theorem(t)
+        value = float(self.problem.objective(w, self.X, self.y))
+        record = StepRecord(
+            t, float((w - self.gd).norm()), float((w - exact).norm()), step,
+            self._sum if self.lr * self.constants.beta <= 2 else math.inf,
+            distance, theorem, value,
+        )  # fmt: skip
+        self.within &= bool(((w - exact).abs() <= entry).all())
+        self.within &= record.error <= record.global_bound and math.isfinite(record.error)
+        if math.isfinite(theorem):
+            self.within &= distance <= theorem + self.floor
+        self.records.append(record)
+        self.before = w.clone()
+
+    def _distance(self, w: Tensor) -> float:
+        if self.best is None:
+            return math.nan
+        if self.spec.penalty == "l1":
+            return float(self.problem.objective(w, self.X, self.y)) - self._best_value
+        return float((w - self.best).norm())
+
+    def _theorem(self, t: int) -> float:
+        """The theorem's bound; step sizes below 1/beta take its place in kappa and beta."""
+        c = self.constants
+        if self.best is None or self.lr * c.beta > 1 + 1e-9 or not self._from_zero:
+            return math.inf
+        if self.spec.penalty == "l1":
+            return lasso_bound(
+                t, self._eps, C0=c.C0, beta=1 / self.lr, R=c.B_w, lam=self.spec.lam,
+                d=self.spec.n_features,
+            )  # fmt: skip
+        if c.alpha <= 0:
+            return math.inf
+        return strongly_convex_bound(t, self._eps, 1 / (self.lr * c.alpha), c.B_w)
+
+
+def _largest(values: list[float]) -> float:
+    return math.nan if any(math.isnan(v) for v in values) else max(values, default=0.0)
+
+
+def _worst(rows: list[StepRecord]) -> StepRecord:
+    if len(rows) == 1:
+        return rows[0]
+    names = (
+        "error",
+        "step_error",
+        "step_bound",
+        "global_bound",
+        "distance",
+        "theorem",
+        "objective",
+    )
+    return StepRecord(rows[0].step, *(_largest([getattr(r, name) for r in rows]) for name in names))
+
+
+def _table(check: StatisticsCheck) -> Table:
+    table = Table(title="icgd verify: " + ("passed" if check.passed else "FAILED"))
+    for name, side in (
+        ("what", "left"),
+        ("measured", "right"),
+        ("bound", "right"),
+        ("holds", "left"),
+    ):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+
+    def row(what: str, measured: float, bound: float, holds: bool) -> None:
+        table.add_row(what, f"{measured:.3g}", f"{bound:.3g}", "yes" if holds else "[bold red]no")
+
+    marks = sorted({1, 10, 100, 1000, 10_000, len(check.rounds)})
+    for r in (check.rounds[t - 1] for t in marks if t <= len(check.rounds)):
+        at = f"step {r.step}: "
+        row(
+            f"{at}one step from the same w",
+            r.step_error,
+            r.step_bound,
+            r.step_error <= r.step_bound,
+        )
+        row(f"{at}|w - w_gd|", r.error, r.global_bound, r.error <= r.global_bound)
+        if not math.isnan(r.distance):
+            row(
+                f"{at}distance to the minimiser",
+                r.distance,
+                r.theorem,
+                r.distance <= r.theorem + 1e-9,
+            )
+    for probe in check.probes:
+        label = f"{probe.n_blocks} probes of {probe.n_examples} ({probe.executor})"
+        row(label, probe.error, probe.bound, probe.passed)
+    return table
