@@ -66,16 +66,14 @@ def minimiser(problem: LinearModel, X: Tensor, y: Tensor, *, steps: int = 200) -
                 f"eigenvalue {float(size[0]):.2g}, kappa infinite). Use lam > 0 or remove collinear features."
             )
         move = torch.linalg.solve(hessian, grad)
+        if float(move.norm()) <= 1e-8 * max(1e-8, float(w.norm())):
+            # Newton's method squares its error: after this move nothing but rounding is left.
+            return w - move
         step = 1.0
-        while step > 1e-10 and not float(problem.smooth_part(w - step * move, X, y)) <= value:
+        while step > 1e-10 and not float(problem.smooth_part(w - step * move, X, y)) < value:
             step /= 2
-        if step <= 1e-10:
-            return w  # nothing left to gain in this precision
         w = w - step * move
         value = float(problem.smooth_part(w, X, y))
-        # Newton's method squares its error: after a move this small nothing but rounding is left.
-        if step == 1.0 and float(move.norm()) <= 1e-9 * max(1e-9, float(w.norm())):
-            return w
     raise AssumptionViolated(
         f"{problem!r} has no minimiser on these data (separable classes?). Use lam > 0."
     )
