@@ -96,9 +96,9 @@ def test_a_table_of_another_shape(saved, table_csv, icgd_command):
 
 def test_bench_hands_the_file_over(tmp_path, monkeypatch, icgd_command):
     called = []
-    module = types.ModuleType("icgd.cli.bench")
+    module = types.ModuleType("icgd.cli.benchmarks.cot")
     module.bench_cot = called.append  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "icgd.cli.bench", module)
+    monkeypatch.setitem(sys.modules, "icgd.cli.benchmarks.cot", module)
     assert icgd_command("bench", "cot", "--json", tmp_path / "b.json").exit_code == 0
     assert icgd_command("bench", "cot").exit_code == 0
     assert called == [tmp_path / "b.json", None]

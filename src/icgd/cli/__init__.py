@@ -92,6 +92,25 @@ def run(
         ),
     ] = None,
     target: _Targets = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="What to fit: network, or a linear model by (proximal) gradient descent: ridge, lasso, "
+            "logistic, poisson."
+        ),
+    ] = "network",
+    lam: Annotated[
+        float,
+        typer.Option(
+            help="Penalty of a linear model: lam/2 |w|^2, or lam |w|_1 for the lasso, beside the mean loss."
+        ),
+    ] = 0.1,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Gradient steps of a linear model; 1000 unless given.", show_default=False
+        ),
+    ] = None,
     widths: Annotated[
         str,
         typer.Option(
@@ -99,8 +118,13 @@ def run(
         ),
     ] = "16,16",
     lr: Annotated[
-        float, typer.Option(help="Learning rate of SGD on the loss 1/2 |output - y|^2 of one row.")
-    ] = 0.01,
+        float | None,
+        typer.Option(
+            help="Learning rate: of SGD on the loss 1/2 |output - y|^2 of one row (0.01 unless given), or of "
+            "gradient descent on a linear model (1/beta from the data unless given).",
+            show_default=False,
+        ),
+    ] = None,
     epochs: _Epochs = 3,
     standardize: _Standardize = True,
     seed: _Seed = 0,
@@ -120,7 +144,12 @@ def run(
             "radius / n-grid, so give a small --radius such as 8 with it)."
         ),
     ] = "spectral",
-    n_grid: Annotated[int, typer.Option(help="Grid tokens per head.")] = 32,
+    n_grid: Annotated[
+        int | None,
+        typer.Option(
+            help="Grid tokens per head; 32 for networks unless given.", show_default=False
+        ),
+    ] = None,
     rho: Annotated[
         float | None,
         typer.Option(
@@ -139,7 +168,7 @@ def run(
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     executor: _Executor = "structured",
 ) -> None:
-    """Train a network on a table inside a frozen transformer and report how exact it was.
+    """Train a network or fit a linear model on a table inside a frozen transformer.
 
     Prints losses, R2, the largest difference to SGD's weights, three bounds and the cost, and writes
     them with an HTML report. Times are in seconds. Exit code 0: every check held; 1: one did not;
@@ -149,16 +178,18 @@ def run(
         from icgd.cli.settings import Settings
 
         settings = Settings(
-            out=out, data=data, example=example, target=tuple(target or ()), widths=widths, lr=lr,
+            out=out, data=data, example=example, target=tuple(target or ()), model=model, lam=lam,
+            steps=steps, widths=widths, lr=lr,
             epochs=epochs, standardize=standardize, seed=seed, output=output, bias=bias,
             temperature=temperature, n_grid=n_grid, rho=rho, radius=radius, dtype=dtype,
             executor=executor,
         )  # fmt: skip
         settings.check()
-        from icgd.cli.run_command import run as do_run
+        from icgd.cli.run_command import run as run_network
+        from icgd.cli.run_model import run_model
         from icgd.cli.summary import show
 
-        result = do_run(settings)
+        result = (run_network if model == "network" else run_model)(settings)
         show(result, out)
     if not result["passed"]:
         raise typer.Exit(FAILED)
@@ -230,7 +261,25 @@ def bench_cot(
 
         if json is not None:
             check_file("--json", json)
-        from icgd.cli.bench import bench_cot as job
+        from icgd.cli.benchmarks.cot import bench_cot as job
+
+        job(json)
+
+
+@bench.command("statistics")
+def bench_statistics(
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
+    ] = None,
+) -> None:
+    """Time linear models in context against plain loops, and their memory against a stack of layers."""
+    with one_line_errors():
+        from icgd.cli.output import check_file
+
+        if json is not None:
+            check_file("--json", json)
+        from icgd.cli.benchmarks.linear_models import bench_statistics as job
 
         job(json)
 

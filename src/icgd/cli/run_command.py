@@ -45,8 +45,9 @@ def fitting_threads(network: icgd.Network) -> Iterator[None]:
 
 
 def load_table(
-    data: Path | None, example: str | None, targets: tuple[str, ...], *, standardize: bool
-) -> Table:
+    data: Path | None, example: str | None, targets: tuple[str, ...], *, standardize: bool,
+    standardize_target: bool | None = None,
+) -> Table:  # fmt: skip
     """The table of a CSV file or a bundled example."""
     if data is None:
         frame, default = load_example(example or "")
@@ -54,7 +55,7 @@ def load_table(
     else:
         frame, asked, source = read_csv(data), list(targets), str(data)
     names = chosen_targets(asked, [str(name) for name in frame.columns], source)
-    return make_table(frame, names, standardize=standardize)
+    return make_table(frame, names, standardize=standardize, standardize_target=standardize_target)
 
 
 def run(settings: Settings) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def run(settings: Settings) -> dict[str, Any]:
     )
     program = icgd.compile(
         network,
-        icgd.SGD(lr=settings.lr),
+        icgd.SGD(lr=settings.lr or 0.01),
         temperature=settings.temperature,  # type: ignore[arg-type]
         n_grid=settings.n_grid,
         rho=settings.rho,

@@ -12,6 +12,10 @@ DTYPES = ("float64", "float32")
 EXECUTORS = ("structured", "dense")
 TEMPERATURES = ("spectral", "hard")
 OUTPUTS = ("linear", "relu")
+MODELS = ("network", "ridge", "lasso", "logistic", "poisson")
+NETWORK_ONLY = {"widths": "16,16", "epochs": 3, "seed": 0, "output": "linear"}
+MODEL_ONLY = {"lam": 0.1, "steps": None}
+"""Options that mean something for one kind only, with their defaults."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +26,18 @@ class Settings:
     data: Path | None = None
     example: str | None = None
     target: tuple[str, ...] = ()
+    model: str = "network"
+    lam: float = 0.1
+    steps: int | None = None
     widths: str = "16,16"
-    lr: float = 0.01
+    lr: float | None = None
     epochs: int = 3
     standardize: bool = True
     seed: int = 0
     output: str = "linear"
     bias: bool = True
     temperature: str = "spectral"
-    n_grid: int = 32
+    n_grid: int | None = None
     rho: float | None = None
     radius: float | None = None
     dtype: str = "float64"
@@ -45,13 +52,15 @@ class Settings:
                 remedy="Try: icgd run --example diabetes",
             )  # fmt: skip
         choices = {
-            "dtype": DTYPES, "executor": EXECUTORS, "temperature": TEMPERATURES, "output": OUTPUTS,
+            "model": MODELS, "dtype": DTYPES, "executor": EXECUTORS, "temperature": TEMPERATURES,
+            "output": OUTPUTS,
         }  # fmt: skip
         for name, allowed in choices.items():
             value = getattr(self, name)
             if value not in allowed:
                 raise InvalidParameter(f"--{name}", value, f"be one of {', '.join(allowed)}")
-        if not (math.isfinite(self.lr) and self.lr > 0):
+        self._check_kind()
+        if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
             raise InvalidParameter(
                 "--lr", self.lr, "be a finite number > 0", remedy="Try the default, --lr 0.01."
             )
@@ -62,6 +71,19 @@ class Settings:
         if not 0 <= self.seed < 2**63:
             raise InvalidParameter("--seed", self.seed, "be an integer from 0 to 2^63 - 1")
         hidden_widths(self.widths)
+
+    def _check_kind(self) -> None:
+        """An option that would be ignored is a mistake."""
+        other = MODEL_ONLY if self.model == "network" else NETWORK_ONLY
+        for name, default in other.items():
+            if getattr(self, name) != default:
+                raise InvalidParameter(
+                    f"--{name}", getattr(self, name), f"be left out with --model {self.model}"
+                )
+        if not (math.isfinite(self.lam) and self.lam >= 0):
+            raise InvalidParameter("--lam", self.lam, "be a finite number >= 0")
+        if self.steps is not None and self.steps < 1:
+            raise InvalidParameter("--steps", self.steps, "be an integer >= 1")
 
 
 def hidden_widths(text: str) -> tuple[int, ...]:

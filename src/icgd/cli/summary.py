@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from icgd.report.html import BOUNDS, cost_rows, number, result_rows
+from icgd.report.html import story
 
 
 def result_table(result: Mapping[str, Any]) -> Table:
@@ -18,13 +18,15 @@ def result_table(result: Mapping[str, Any]) -> Table:
     table = Table(title=f"icgd run: {verdict}", title_justify="left", show_header=False)
     table.add_column("what", overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
-    for name, value in result_rows(result):
+    told = story(result, figures={})
+    for name, value in told.rows:
         table.add_row(name, value)
     table.add_section()
-    for key, (title, _) in BOUNDS.items():
-        table.add_row(f"Bound: {title[0].lower()}{title[1:]}", number(result[key]))
+    for bound in told.bounds:
+        title = bound["title"]
+        table.add_row(f"Bound: {title[0].lower()}{title[1:]}", bound["value"])
     table.add_section()
-    for name, value in cost_rows(result):
+    for name, value in told.cost:
         table.add_row(name, value)
     return table
 

@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from icgd.report import linear_model
 from icgd.report.figures import COLOURS, all_figures, positive
+from icgd.report.numbers import number, percent
+from icgd.report.story import Story
 
 BOUNDS = {
     "round_bound": (
@@ -34,23 +37,6 @@ BOUNDS = {
 """Title and one sentence for each of the three bounds."""
 
 
-def number(value: Any) -> str:
-    """A number as people read it; None is one that is not finite.
-
-    >>> number(1.23456e-9), number(2210), number(2662166707200), number(None), number(0.5566713)
-    ('1.23e-09', '2,210', '2.66e+12', 'not finite', '0.5567')
-    """
-    if value is None:
-        return "not finite"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**9 else f"{value:.3g}"
-    if not math.isfinite(value):
-        return "not finite"
-    return f"{value:.4g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.3g}"
-
-
 def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What came out, in words."""
     kink = result.get("near_kink") or {}
@@ -63,7 +49,7 @@ def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Largest weight difference over the run", number(result["max_error"])),
         ("Largest error of one round", number(result["max_round_error"])),
         ("Rounds above their bound", _over(result)),
-        ("Range used, largest |s| / radius", _percent(result.get("range_use"))),
+        ("Range used, largest |s| / radius", percent(result.get("range_use"))),
         ("Units within rounding of a ReLU's kink", number(kink.get("count", 0))),
     ]
     if kink.get("first"):
@@ -74,7 +60,7 @@ def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 def cost_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What it took."""
     names = {
-        "rounds": "Rounds (examples times epochs)",
+        "rounds": "Rounds",
         "blocks": "Blocks written (calls of the layer)",
         "live_blocks_max": "Blocks kept at a time",
         "dense_flops": "FLOPs with literal matrices",
@@ -121,6 +107,7 @@ def plots(result: Mapping[str, Any]) -> list[dict[str, Any]]:
             {
                 "id": "loss",
                 "title": "Loss of both networks: same start, same rows",
+                "x": "round (one example each)",
                 "y": "mean loss",
                 "log": False,
                 "traces": [
@@ -137,6 +124,7 @@ def plots(result: Mapping[str, Any]) -> list[dict[str, Any]]:
             {
                 "id": "error",
                 "title": "Error of every round, and its bound",
+                "x": "round (one example each)",
                 "y": "largest weight difference",
                 "log": True,
                 "traces": [
@@ -173,8 +161,35 @@ def _over(result: Mapping[str, Any]) -> str:
     return "not counted" if over is None else f"{over:,} of {result['rounds']:,}"
 
 
-def _percent(value: Any) -> str:
-    return number(value) if value is None else f"{100 * float(value):.3g} %"
+def story(result: Mapping[str, Any], figures: Mapping[str, bytes] | None = None) -> Story:
+    """The story of a result, by what was trained."""
+    if result.get("model", "network") != "network":
+        return Story(
+            title=f"A frozen transformer fitted this {result['model']} model in its context",
+            lead="Every step the same layer read the last block of the prompt, all examples and the "
+            "current weights, and wrote the block with the next weights; beside it exact gradient descent "
+            "and scikit-learn solved the same problem.",
+            against="exact gradient descent's",
+            rows=linear_model.result_rows(result),
+            bounds=linear_model.bound_rows(result),
+            cost=cost_rows(result),
+            plots=linear_model.plots(result),
+            figures=linear_model.figures(result) if figures is None else figures,
+            footer="Objectives are means over all examples with every constant, as in docs/statistics.md, "
+            "in the units the model sees",
+        )
+    return Story(
+        title="A frozen transformer trained this network in its context",
+        lead="Every round the same layer read one example and wrote the network's new weights; beside it "
+        "torch.optim.SGD trained the same network from the same start on the same examples.",
+        against="SGD's",
+        rows=result_rows(result),
+        bounds=bound_rows(result),
+        cost=cost_rows(result),
+        plots=plots(result),
+        figures=all_figures(result) if figures is None else figures,
+        footer="Losses are means of ½|o − y|² over all examples, in the units the network sees",
+    )
 
 
 def render_report(result: Mapping[str, Any], figures: Mapping[str, bytes] | None = None) -> str:
@@ -186,29 +201,28 @@ def render_report(result: Mapping[str, Any], figures: Mapping[str, bytes] | None
     from jinja2 import Environment, PackageLoader
     from plotly.offline import get_plotlyjs
 
-    figures = all_figures(result) if figures is None else figures
+    told = story(result, figures)
     environment = Environment(
         loader=PackageLoader("icgd.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("report.html.j2").render(
         result=result,
-        rows={"Result": result_rows(result), "Cost": cost_rows(result)},
-        bounds=bound_rows(result),
+        story=told,
+        rows={"Result": told.rows, "Cost": told.cost},
         over=_over(result),
         details={
             "Configuration": flat_rows(result.get("config") or {}),
             "Versions": flat_rows(result.get("versions") or {}),
         },
         notes=list(result.get("notes") or []),
-        plots=plots(result),
-        pictures={name: base64.b64encode(png).decode() for name, png in figures.items()},
+        pictures={name: base64.b64encode(png).decode() for name, png in told.figures.items()},
         plotly=get_plotlyjs(),
     )
 
 
 def write_report(result: Mapping[str, Any], directory: Path) -> list[Path]:
     """Write report.html and its figures into an existing directory; gives back what was written."""
-    figures = all_figures(result)
+    figures = story(result).figures
     written = []
     for name, png in figures.items():
         (directory / name).write_bytes(png)

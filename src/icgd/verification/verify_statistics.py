@@ -169,6 +169,13 @@ def _verdict(
     notes = list(dict.fromkeys(note for lane in lanes for note in lane.notes))
     if stopped:
         notes.append(stopped)
+    idle = [lane for lane in lanes if lane.records and lane.says_nothing()]
+    if idle:
+        c = idle[0].constants
+        notes.append(
+            f"The theorem's bound is vacuous here: after {len(records)} steps it is not below the distance "
+            f"at the start (kappa = {c.kappa:.3g})."
+        )
     last = records[-1] if records else None
     ratios = [
         r.theorem / r.distance
@@ -277,6 +284,13 @@ class _Lane:
             self.within &= distance <= theorem + self.floor
         self.records.append(record)
         self.before = w.clone()
+
+    def says_nothing(self) -> bool:
+        """Whether the theorem's bound has not come below where the run started."""
+        if self.best is None or self.spec.penalty == "l1":
+            return False
+        bound = self.records[-1].theorem
+        return math.isfinite(bound) and bound >= 0.99 * self.constants.B_w / 2
 
     def _distance(self, w: Tensor) -> float:
         if self.best is None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import gc
-import json
-import os
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
-from icgd._version import __version__
+from icgd.cli.benchmarks.measure import (
+    BenchRow,
+    bench_table,
+    compare,
+    one_thread,
+    resident_mb,
+    write_bench,
+)
 from icgd.constructions import compile as compile_program
 from icgd.problems import SGD, Network
 
@@ -25,28 +26,13 @@ LR = 1e-4
 SINGLE = ((10, 3, 2000), (64, 6, 1000), (256, 9, 600))
 MANY = ((10, 3, 200), (32, 4, 100))
 N_PROBLEMS = 256
-REPEATS = 7
-
-
-@dataclass(frozen=True)
-class BenchRow:
-    """One ratio with what it was made from, in microseconds per round."""
-
-    what: str
-    ours: float
-    theirs: float
-    ratio: float
-    target: float
-    met: bool
 
 
 def bench_cot(json_path: Path | None = None) -> list[BenchRow]:
     """Measure, print the table, write JSON if asked."""
     console = Console()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        rows = []
+    rows = []
+    with one_thread():
         for d, n_layers, n_rounds in SINGLE:
             console.print(f"eager SGD, d={d}, N={n_layers} ...", style="dim")
             rows.append(_single(d, n_layers, n_rounds))
@@ -55,11 +41,9 @@ def bench_cot(json_path: Path | None = None) -> list[BenchRow]:
             rows.append(_many(d, n_layers, n_rounds))
         console.print("10,000 rounds ...", style="dim")
         rows += _long_run()
-    finally:
-        torch.set_num_threads(threads)
-    console.print(_table(rows))
+    console.print(bench_table(rows, "icgd bench cot"))
     if json_path is not None:
-        _write(json_path, rows)
+        write_bench(json_path, rows=rows)
     return rows
 
 
@@ -68,27 +52,6 @@ def _data(d: int, n_rounds: int, *batch: int) -> tuple[Tensor, Tensor]:
     X = torch.randn(*batch, n_rounds, d, generator=generator, dtype=torch.float64)
     Y = torch.randn(*batch, n_rounds, d, generator=generator, dtype=torch.float64)
     return X, Y
-
-
-def _compare(
-    ours: Callable[[], object], theirs: Callable[[], object]
-) -> tuple[float, float, float]:
-    """Alternate the two, so that both see the same machine; medians of times and of ratios."""
-    ours()
-    theirs()
-    a, b = [], []
-    for _ in range(REPEATS):
-        a.append(_seconds(ours))
-        b.append(_seconds(theirs))
-    ratio = statistics.median(x / y for x, y in zip(a, b, strict=True))
-    return statistics.median(a), statistics.median(b), ratio
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    gc.collect()
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def _single(d: int, n_layers: int, n_rounds: int) -> BenchRow:
@@ -111,7 +74,7 @@ def _single(d: int, n_layers: int, n_rounds: int) -> BenchRow:
             (0.5 * (model(x) - y).square().sum()).backward()
             optimizer.step()
 
-    ours, theirs, ratio = _compare(lambda: program.run(X, Y, init=init), eager)
+    ours, theirs, ratio = compare(lambda: program.run(X, Y, init=init), eager)
     scale = 1e6 / n_rounds
     return BenchRow(
         f"round / eager torch.optim.SGD, d={d}, N={n_layers}",
@@ -143,7 +106,7 @@ def _many(d: int, n_layers: int, n_rounds: int) -> BenchRow:
                 W.sub_(dW, alpha=LR)
                 b.sub_(db, alpha=LR)
 
-    ours, theirs, ratio = _compare(lambda: program.run(X, Y, init=init), functional)
+    ours, theirs, ratio = compare(lambda: program.run(X, Y, init=init), functional)
     scale = 1e6 / n_rounds
     return BenchRow(
         f"{N_PROBLEMS} problems / torch.func.vmap SGD, d={d}, N={n_layers}",
@@ -163,7 +126,7 @@ def _long_run(n_rounds: int = 10_000, window: int = 1_000) -> list[BenchRow]:
     def stamp(done: int, total: int) -> None:
         if done % stretch == 0:
             stamps.append(time.perf_counter())
-            memory.append(_resident_mb())
+            memory.append(resident_mb())
 
     program.run(X[:200], Y[:200], init=net.init(seed=0))
     program.run(X, Y, init=net.init(seed=0), progress=stamp)
@@ -182,33 +145,3 @@ def _long_run(n_rounds: int = 10_000, window: int = 1_000) -> list[BenchRow]:
             memory_late, memory_early, growth, 1.05, growth <= 1.05,
         ),
     ]  # fmt: skip
-
-
-def _resident_mb() -> float:
-    """Resident memory of this process; 0 where the system does not tell."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def _table(rows: list[BenchRow]) -> Table:
-    table = Table(title="icgd bench cot (one thread; microseconds per round unless said)")
-    for name in ("what", "icgd", "other", "ratio", "target", "met"):
-        table.add_column(name, justify="left" if name == "what" else "right")
-    for r in rows:
-        table.add_row(
-            r.what, f"{r.ours:.1f}", f"{r.theirs:.1f}", f"{r.ratio:.2f}", f"<= {r.target:g}",
-            "yes" if r.met else "[bold red]no",
-        )  # fmt: skip
-    return table
-
-
-def _write(path: Path, rows: list[BenchRow]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    versions = {"icgd": __version__, "torch": torch.__version__}
-    text = json.dumps({"rows": [asdict(r) for r in rows], "versions": versions}, indent=2)
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(text + "\n")
-    os.replace(partial, path)

@@ -1,0 +1,1 @@
+"""Benchmarks: what `icgd bench` measures."""
