@@ -71,7 +71,7 @@ def compile_statistics(
     if native and spec.loss.name == "poisson" and options.get("radius") is None:
         chosen["radius"] = 32.0
     if chosen["target_radius"] is None:
-        chosen["target_radius"] = LINEAR[dtype][2] if spec.loss.form == "link" else chosen["radius"]
+        chosen["target_radius"] = _target_radius(spec, chosen, dtype)
     grid = {name: chosen[name] for name in ("n_grid", "rho", "margin", "radius", "temperature")}
     found = grid_violations(**grid)
     if not (math.isfinite(chosen["target_radius"]) and chosen["target_radius"] > 0):
@@ -99,6 +99,15 @@ def compile_statistics(
         # A function of the user's own: its fitted tokens are kept, so that the program can be loaded.
         config["tables"] = {"slope": _stored(made.slope)}
     return assemble(config, spec, made)
+
+
+def _target_radius(spec: LinearModelSpec, chosen: Mapping[str, Any], dtype: torch.dtype) -> float:
+    """Labels are 0 or 1. Reading a large range costs nothing in spectral mode, digits in hard mode."""
+    if spec.loss.name == "logistic":
+        return 1.0
+    if spec.loss.form == "link" and chosen["temperature"] == "spectral":
+        return LINEAR[dtype][2]
+    return float(chosen["radius"])
 
 
 def _describe(spec: LinearModelSpec) -> dict[str, Any]:

@@ -204,8 +204,9 @@ def _post(spec: LinearModelSpec, lr: float, dtype: torch.dtype) -> FeedForward:
 
 
 def prediction_layout(spec: LinearModelSpec) -> Layout:
-    """Slots while predicting: the block's, and the prediction."""
-    return Layout([*block_layout(spec), Slot("prediction", (), "g(w.x + b)")])
+    """Slots while predicting: what it takes, and the prediction."""
+    asked = [s for s in block_layout(spec) if s.name in ("x", "weight", "bias", "one")]
+    return Layout([*asked, Slot("prediction", (), "g(w.x + b)")])
 
 
 def prediction_layer(spec: LinearModelSpec, tables: Tables, options: StatisticsOptions) -> Layer:
@@ -216,16 +217,14 @@ def prediction_layer(spec: LinearModelSpec, tables: Tables, options: StatisticsO
     Differs from the paper: one head, where the remark points to a two-head layer of other work.
     """
     dtype, block, work = options.grid.dtype, block_layout(spec), prediction_layout(spec)
-    skips = [Skip(f"last/{s.name}", s.name, s.shape, 1.0, dtype) for s in block]
+    skips = [Skip(f"last/{s.name}", s.name, s.shape, 1.0, dtype) for s in block if s.name in work]
     table = tables.prediction
     bank = SampleBank(
         "prediction", {"s": _predictor(spec, "x", "one")}, [SamplePath("one", "prediction")],
         table.rates, table.offset, table.values, layout=work, radius=table.radius, dtype=dtype,
         watched=table.radius != float("inf"),
     )  # fmt: skip
-    kept = [Skip(s.name, s.name, s.shape, 1.0, dtype) for s in block if s.name != "y"]
     target = "positive" if spec.loss.form == "margin" else "y"
-    kept = [skip for skip in kept if skip.target != target]
-    post = FeedForward(work, block, {}, [*kept, Skip("prediction", target, (), 1.0, dtype)])
+    post = FeedForward(work, block, {}, [Skip("prediction", target, (), 1.0, dtype)])
     pre = FeedForward(Layout.stack(last=block), work, {}, skips)
     return Layer(pre, SampleAttention(work, [bank]), post, options.grid.radius)

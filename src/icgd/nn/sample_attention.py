@@ -261,7 +261,9 @@ class SampleAttention(AttentionLayer):
                 else:
                     joined.setdefault((path.source, path.target), []).append((factor, common))
         for (source, target), factors in joined.items():
-            scale = factors[0][1]
+            scale = next((coef for _, coef in factors if coef != 0.0), 0.0)
+            if scale == 0.0:
+                continue
             total = b.combine([(factor, coef / scale) for factor, coef in factors])
             if isinstance(total, Reg):
                 self._collect(b, source, target, total, scale)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -127,7 +126,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         keep_all = record == "trace" or self._is_altered()
         engine = self.executor(session, executor, keep_all=keep_all, state=state)
         if not watch:
-            engine.watch.radius = engine.watch.z_bound = math.inf
+            engine.watch.release()
 
         def weights_now() -> Any:
             return session.decode({a: engine.dump(block) for a, block in state.live.items()})
@@ -158,13 +157,17 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             trace=state.trace,
         )
 
-    def predict(self, X: Any, weights: Any, *, executor: ExecutorName = "structured") -> Tensor:
+    def predict(
+        self, X: Any, weights: Any, *, executor: ExecutorName = "structured", watch: bool = True
+    ) -> Tensor:
         """The transformer's own predictions with given weights, one per row of X."""
         self._check_dtype()
         with weights_stay_fixed():
             session, address = self.codec.prediction(X, weights, padded=self._is_altered())
             state, outputs = LoopState(), list[Tensor]()
             engine = self.executor(session, executor, state=state, layer=self.readout)
+            if not watch:
+                engine.watch.release()
 
             def on_round(done: int) -> None:
                 outputs.append(self.codec.output_of(engine.dump(state.live[address])))

@@ -73,6 +73,10 @@ class RangeWatch:
         """Remember hidden pre-activations."""
         self._preactivations.append((round_, sources, values))
 
+    def release(self) -> None:
+        """Let heads be asked anything from now on."""
+        self.radius = self.z_bound = math.inf
+
     def end_round(self) -> None:
         """Check once in a while."""
         self._since += 1

@@ -15,6 +15,7 @@ from torch import Tensor
 from icgd.nn.structured import weights_stay_fixed
 from icgd.program import Program
 from icgd.program.program import ExecutorName
+from icgd.runtime.blocks import Block
 from icgd.verification.statistics_bound import StepBound, statistics_codec, step_bound
 
 N_SINGLE, N_SEVERAL = 193, 24
@@ -23,8 +24,9 @@ EXECUTORS: tuple[ExecutorName, ...] = ("structured", "dense")
 
 @dataclass(frozen=True)
 class StatisticsProbe:
-    """The worst of a set of probes: measured error of an entry of w, and its bound."""
+    """The worst of a set of probes: measured error of an entry of w (or a prediction), and its bound."""
 
+    kind: str
     executor: str
     n_blocks: int
     n_examples: int
@@ -43,6 +45,9 @@ def run_statistics_probes(
         for n_blocks, n in ((N_SINGLE, 1), (N_SEVERAL, 4)):
             blocks = _blocks(program, n_blocks, n, generator)
             results += [_judge(program, name, n, *blocks) for name in EXECUTORS]
+            if n == 1:
+                x, w = _plain_scores(program, *blocks)
+                results += [_judge_prediction(program, name, x, w) for name in EXECUTORS]
     return results
 
 
@@ -82,6 +87,15 @@ def _blocks(
     return tuple(t.to(program.dtype) for t in (x, y, full))  # type: ignore[return-value]
 
 
+def _plain_scores(program: Program, x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """Blocks made for residuals or margins, shrunk until w.x itself is within the radius."""
+    spec = statistics_codec(program).spec
+    weight = w[:, : spec.n_features]
+    s = (x[:, 0] * weight).sum(-1) + (w[:, spec.n_features] if spec.intercept else 0.0)
+    scale = (s.abs() / (program.radius * (1 - 1e-6))).clamp(min=1.0).unsqueeze(-1)
+    return x, w / scale
+
+
 def _targets(program: Program, uniform: Tensor) -> Tensor:
     codec = statistics_codec(program)
     loss = codec.spec.loss
@@ -101,14 +115,57 @@ def _judge(
 ) -> StatisticsProbe:
     bound: StepBound = step_bound(program, executor)
     with weights_stay_fixed():
-        got = program.run(x, y, init=w, steps=1, executor=executor, watch=False).weights.double()
+        run = program.run(x, y, init=w, steps=1, executor=executor, watch=False, record="trace")
     exact = _exact(bound, x.double(), y.double(), w.double())
-    error = (got - exact).abs()
+    error = (run.weights.double() - exact).abs()
     allowed = bound(w, x, y)
     excess = torch.where(torch.isnan(error), torch.inf, error - allowed)
     at = int(excess.argmax())
+    carried = _carried(program, run.trace[-1].block, x, y)
     return StatisticsProbe(
-        executor, x.shape[0], n, float(error.reshape(-1)[at]), float(allowed.reshape(-1)[at]),
+        "update", executor, x.shape[0], n, float(error.reshape(-1)[at]),
+        float(allowed.reshape(-1)[at]), carried and float(excess.max()) <= 0,
+    )  # fmt: skip
+
+
+def _carried(program: Program, block: Block, x: Tensor, y: Tensor) -> bool:
+    """Whether the examples and the 1 arrived in the next block bit by bit."""
+    kept: dict[str, Tensor] = {"x": x, "one": torch.ones((), dtype=x.dtype)}
+    if statistics_codec(program).spec.loss.form == "margin":
+        kept |= {"positive": (y > 0).to(y), "negative": (y < 0).to(y)}
+    else:
+        kept["y"] = y
+    return all(
+        bool((torch.as_tensor(block.value(slot)) == value).all()) for slot, value in kept.items()
+    )
+
+
+def _judge_prediction(
+    program: Program, executor: ExecutorName, x: Tensor, w: Tensor
+) -> StatisticsProbe:
+    """The prediction layer on single examples, against the link itself."""
+    codec = statistics_codec(program)
+    spec, d, table = codec.spec, codec.spec.n_features, codec.tables.prediction
+    u = torch.finfo(program.dtype).eps / 2
+    with weights_stay_fixed():
+        got = program.predict(x, w, executor=executor, watch=False).double().reshape(-1)
+    X, W = x.double(), w.double()
+    parts = X[:, 0] * W[:, :d]
+    s, size = parts.sum(-1), parts.abs().sum(-1)
+    if spec.intercept:
+        s, size = s + W[:, d], size + W[:, d].abs()
+    exact = spec.loss.slope(s) if spec.loss.form == "link" else s
+    low, high = spec.loss.bends(max(1e-3, float(s.abs().max())))
+    steep = max(abs(low), abs(high)) if spec.loss.form == "link" else 1.0
+    terms = d + 2 if executor == "dense" else 1
+    promised = (3 + terms) / 2 * table.certificate.sup_error
+    promised_each = promised * (exact.abs() if table.relative else torch.ones_like(exact))
+    allowed = promised_each + 2.2 * steep * (d + 4) * u * size + 8 * u * exact.abs()
+    error = (got - exact).abs()
+    excess = torch.where(torch.isnan(error), torch.inf, error - allowed)
+    at = int(excess.argmax())
+    return StatisticsProbe(
+        "prediction", executor, x.shape[0], 1, float(error[at]), float(allowed[at]),
         float(excess.max()) <= 0,
     )  # fmt: skip
 

@@ -364,6 +364,6 @@ def _table(check: StatisticsCheck) -> Table:
                 r.distance <= r.theorem + 1e-9,
             )
     for probe in check.probes:
-        label = f"{probe.n_blocks} probes of {probe.n_examples} ({probe.executor})"
+        label = f"{probe.n_blocks} {probe.kind} probes of {probe.n_examples} ({probe.executor})"
         row(label, probe.error, probe.bound, probe.passed)
     return table
