@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from icgd.errors import InvalidFile as InvalidFile
     from icgd.errors import InvalidParameter as InvalidParameter
     from icgd.errors import LayoutError as LayoutError
+    from icgd.estimators import InContextLasso as InContextLasso
+    from icgd.estimators import InContextLogisticRegression as InContextLogisticRegression
+    from icgd.estimators import InContextMLPRegressor as InContextMLPRegressor
+    from icgd.estimators import InContextPoissonRegressor as InContextPoissonRegressor
+    from icgd.estimators import InContextRidge as InContextRidge
     from icgd.gadgets.spectral_head import FunctionHead as FunctionHead
     from icgd.gadgets.spectral_head import SpectralHead as SpectralHead
     from icgd.problems import GD as GD
@@ -44,6 +49,11 @@ _HOMES = {
     "InvalidFile": "errors",
     "InvalidParameter": "errors",
     "LayoutError": "errors",
+    "InContextLasso": "estimators",
+    "InContextLogisticRegression": "estimators",
+    "InContextMLPRegressor": "estimators",
+    "InContextPoissonRegressor": "estimators",
+    "InContextRidge": "estimators",
     "FunctionHead": "gadgets.spectral_head",
     "SpectralHead": "gadgets.spectral_head",
     "GD": "problems",

@@ -1,0 +1,164 @@
+"""How far weights can be from the minimiser, proved from numbers at those weights alone.
+
+Nothing here looks at the way the weights were found, so the bound holds whatever the transformer did.
+Symbols, at weights w with the exact next step v = prox(w - lr grad f(w)):
+    G      |w - v| / lr, the size of the gradient (mapping); 0 at the minimiser w* only
+    alpha  smallest, beta largest eigenvalue of the Hessian of f at w, on a subspace that holds w - w*
+    R      largest |[x_i; 1]|
+Squares, l2    the Hessian is constant:  |w - w*| <= G / alpha.
+Lasso          v has a subgradient of size <= G (lr <= 2/beta), so |v - w*| <= G / alpha and
+               |w - w*| <= G / alpha + lr G, alpha on the features that can be non-zero at w*.
+Logistic, log  the Hessian changes with w, but |l'''| <= l'': along a segment of length t it shrinks at
+               most by exp(-R t). The slope of f in any direction u from w is therefore at least
+               -G + alpha (1 - exp(-R t)) / R after t, and 0 at w*, so that
+               |w - w*| <= -log(1 - R G / alpha) / R     if R G < alpha; else nothing is known yet.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from icgd.errors import AssumptionViolated
+from icgd.problems import LinearModel
+
+UNIT = 2.0**-53
+GROWTH = {"squared": 0.0, "logistic": 1.0, "poisson": 1.0}
+"""Bound on |l'''| / l'' of a loss."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where weights stand.
+
+    distance   bound on |w - w*|, infinite where nothing can be proved
+    move       length of the exact next step
+    rounding   bound on the rounding in `move`; below it steps mean nothing
+    alpha      smallest curvature, 0 if there is no telling it from 0
+    beta       largest curvature
+    objective  F(w)
+    """
+
+    distance: float
+    move: float
+    rounding: float
+    alpha: float
+    beta: float
+    objective: float
+
+    @property
+    def stalled(self) -> bool:
+        """Whether steps are so small that rounding decides them: more of them help no further."""
+        return self.move <= self.rounding
+
+    @property
+    def kappa(self) -> float:
+        """The condition number here."""
+        return max(1.0, self.beta / self.alpha) if self.alpha > 0 else math.inf
+
+
+class Landscape:
+    """The objective of one problem on its data, seen from any weights."""
+
+    def __init__(self, problem: LinearModel, X: Tensor, y: Tensor) -> None:
+        self.problem, self.X, self.y = problem, X, y
+        spec = problem.spec
+        self.rows = torch.cat([X, X.new_ones(len(X), 1)], dim=1) if spec.intercept else X
+        self.reach = float(self.rows.norm(dim=1).max())
+        self.basis = None if spec.lam else _row_space(self.rows)
+        self.growth = GROWTH[spec.loss.name]
+        self._sparse = bool(spec.penalty == "l1" and spec.lam)
+
+    @property
+    def collinear(self) -> bool:
+        """Whether features are linearly dependent with no penalty to choose between them.
+
+        Gradient descent from 0 never leaves the span of the examples, so it finds the minimiser of
+        least norm, and within that span the bound still holds.
+        """
+        return self.basis is not None and len(self.basis) < self.rows.shape[1]
+
+    def standing(self, w: Tensor, lr: float, rounding: float = 0.0) -> Standing:
+        """What can be said about weights w; `rounding` bounds the error of computing a step."""
+        problem = self.problem
+        following = problem.prox(w - lr * problem.gradient(w, self.X, self.y), lr)
+        move = float((w - following).norm())
+        hessian = self._hessian(w)
+        alpha = self._alpha(hessian, w, following)
+        G = (move + rounding) / lr
+        return Standing(
+            self._reached(G, alpha) + (lr * G if self._sparse else 0.0), move, rounding, alpha,
+            _eigenvalues(hessian)[1], float(problem.objective(w, self.X, self.y)),
+        )  # fmt: skip
+
+    def beta(self, w: Tensor) -> float:
+        """The largest curvature at w."""
+        return _eigenvalues(self._hessian(w))[1]
+
+    def _reached(self, G: float, alpha: float) -> float:
+        if alpha == 0:
+            return math.inf
+        R = self.growth * self.reach
+        z = R * G / alpha
+        if z == 0:
+            return G / alpha
+        return -math.log1p(-z) / R if z < 1 else math.inf
+
+    def _hessian(self, w: Tensor) -> Tensor:
+        spec = self.problem.spec
+        scores = self.problem.scores(w, self.X)
+        with torch.enable_grad():
+            point = scores.detach().requires_grad_(True)
+            (bend,) = torch.autograd.grad(spec.loss.slope_of(point, self.y).sum(), point)
+        hessian = self.rows.T @ (bend.unsqueeze(1) * self.rows) / len(self.rows)
+        if spec.penalty == "l2":
+            hessian.diagonal()[: spec.n_features].add_(spec.lam)
+        if not bool(hessian.isfinite().all()):
+            raise AssumptionViolated(
+                f"The curvature of the {spec.loss.name} loss overflows on these data (largest |x| = "
+                f"{self.reach:.3g}). Standardise the features."
+            )
+        return hessian
+
+    def _alpha(self, hessian: Tensor, w: Tensor, following: Tensor) -> float:
+        if self._sparse:
+            kept = self._can_be_nonzero(w) | (w != 0) | (following != 0)
+            hessian = hessian[kept][:, kept]
+        elif self.basis is not None:
+            hessian = self.basis @ hessian @ self.basis.T
+        low, high = _eigenvalues(hessian)
+        # Eigenvalues are found up to a few roundings of the largest.
+        return max(0.0, low - 8 * len(hessian) * UNIT * high) if len(hessian) else math.inf
+
+    def _can_be_nonzero(self, w: Tensor) -> Tensor:
+        """Features that may be non-zero at the lasso's minimiser, by the duality gap.
+
+        The optimal dual point lies within sqrt(2 gap) / (n lam) of theta, a scaled residual; where
+        |x_j.theta| stays below 1 on that whole ball, w*_j = 0.
+        """
+        X, y, n = self.X, self.y, len(self.y)
+        cut = n * self.problem.spec.lam
+        residual = y - X @ w
+        scale = max(cut, float((X.T @ residual).abs().max()))
+        theta = residual / scale
+        primal = 0.5 * residual.square().sum() + cut * w.abs().sum()
+        dual = 0.5 * y.square().sum() - 0.5 * (cut * theta - y).square().sum()
+        slack = 8 * n * UNIT * y.square().sum()
+        radius = torch.sqrt(2 * ((primal - dual).clamp(min=0) + slack)) / cut
+        return (X.T @ theta).abs() + X.norm(dim=0) * radius >= 1
+
+
+def _row_space(rows: Tensor) -> Tensor:
+    """An orthonormal basis of the span of the rows."""
+    _, size, right = torch.linalg.svd(rows, full_matrices=False)
+    return right[size > max(rows.shape) * 2 * UNIT * size[0]]
+
+
+def _eigenvalues(matrix: Tensor) -> tuple[float, float]:
+    if not len(matrix):
+        return 0.0, 0.0
+    values = torch.linalg.eigvalsh(matrix)
+    return float(values[0]), float(values[-1])
