@@ -103,7 +103,9 @@ def _unreadable(path: Path, reason: str) -> str:
 
 def _check_header(names: list[str], path: Path) -> None:
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        raise InvalidFile(f"{path} has one column named {names[0]!r}. Separate its cells by commas.")
+        raise InvalidFile(
+            f"{path} has one column named {names[0]!r}. Separate its cells by commas."
+        )
     for position, name in enumerate(names, 1):
         if not name.strip():
             raise InvalidFile(
