@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import typer
+from typer.core import TyperGroup
 
-from icgd.errors import IcgdError
+from icgd.errors import IcgdError, InvalidFile, InvalidParameter
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+UNMISTAKABLE = ("n_grid", "rho", "lr", "lam")
+"""Parameters whose names are no English words: they mean the option wherever they stand."""
+DATA_NAMES = {"X": "A feature", "Y": "A target", "y": "A target"}
+COARSE = 0.5
+"""A nearest-token head that is this far off spoils numbers of size 1, as standardised data are."""
+
+# typer brings its own click and exports one of its usage errors only: the base of that is all.
+UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 
 
 def leave(message: str, code: int) -> NoReturn:
@@ -27,7 +37,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except IcgdError as error:
-        leave(f"error: {error}", BAD_INPUT)
+        leave(f"error: {_for_the_command_line(error)}", BAD_INPUT)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         leave(f"error: {what}. Check the path and its permissions.", BAD_INPUT)
@@ -38,3 +48,99 @@ def one_line_errors() -> Iterator[None]:
         leave("error: out of memory. Use smaller widths, fewer rows or fewer epochs.", BAD_INPUT)
     except KeyboardInterrupt:
         leave("interrupted; nothing was written.", INTERRUPTED)
+
+
+class OneLineGroup(TyperGroup):
+    """Commands whose usage errors are one line, too; the help for no arguments stays as it is."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Parse the options before the command."""
+        with _one_line_usage():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse those of the command, and run it."""
+        with _one_line_usage():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _one_line_usage() -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        command = error.ctx.command_path if error.ctx else "icgd"
+        said = error.format_message().rstrip(".")
+        leave(f"error: {said}{_given(error)}. Try: {command} --help", BAD_INPUT)
+
+
+def _given(error: Exception) -> str:
+    """The value a usage error is about, where the parser kept it to itself."""
+    details = getattr(error.__cause__, "errors", None)
+    return f". Got {details()[0]['input']!r}" if callable(details) else ""
+
+
+def _for_the_command_line(error: IcgdError) -> str:
+    """The message in words of the running command; this layer's own errors have them already."""
+    options, values = _command_line()
+    if isinstance(error, InvalidParameter) and error.name not in {*options, *DATA_NAMES}:
+        return str(error)
+    if isinstance(error, InvalidFile):
+        return str(error)  # it may quote column names and paths, which only look like parameters
+    return in_options(with_remedy_for_hard_heads(str(error), values), options)
+
+
+def _command_line() -> tuple[dict[str, str], Mapping[str, Any]]:
+    """Options of the running command by parameter name, and the values they have."""
+    try:
+        from typer._click.globals import get_current_context
+    except ImportError:  # typer before it had its own click
+        from click import get_current_context  # type: ignore[no-redef]
+    context = get_current_context(silent=True)
+    if context is None:
+        return {}, {}
+    options = {
+        str(p.name): str(p.opts[0]) for p in context.command.params if p.opts[0].startswith("--")
+    }
+    return options, context.params
+
+
+def in_options(text: str, options: Mapping[str, str]) -> str:
+    """A message about parameters in words of the command line, as far as it has them.
+
+    >>> in_options("`n_grid` must be > 2. Use executor='dense'.", {"n_grid": "--n-grid"})
+    "`--n-grid` must be > 2. Use executor='dense'."
+    """
+    # In parentheses there may be objects as Python writes them.
+    parts = re.split(r"(\([^()]*\))", text)
+    parts[::2] = [_in_options(part, options) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _in_options(text: str, options: Mapping[str, str]) -> str:
+    for name, option in options.items():
+        text = re.sub(rf"`{name}`", f"`{option}`", text)
+        text = re.sub(rf"\b{name}=(?:'(\w+)'|(\w[\w.+-]*\w|\w))", rf"{option} \1\2", text)
+        anywhere = "" if name in UNMISTAKABLE else "(?= (?:<|>|<=|>=) )"
+        text = re.sub(rf"(?<![\w-]){name}\b{anywhere}", option, text)
+    if "radius" in options:
+        text = text.replace("Recompile", "Run again").replace("recompile", "run again")
+    for name, meaning in DATA_NAMES.items():
+        text = text.replace(f"`{name}`", meaning)
+    return text
+
+
+def with_remedy_for_hard_heads(text: str, values: Mapping[str, Any]) -> str:
+    """A coarse nearest-token head leaves its range by its own error: more range makes it worse."""
+    left = re.search(r"outside its certified range \[-(\S+), \1\]\. ", text)
+    if values.get("temperature") != "hard" or left is None:
+        return text
+    radius, n_grid = float(left[1]), values.get("n_grid") or 32
+    if radius / n_grid <= COARSE:
+        return text
+    return (
+        f"{text[: left.end()]}With temperature='hard' a number is read to about radius / tokens = "
+        f"{radius / n_grid:g}. Use a smaller radius and more tokens, such as radius=16 n_grid=256."
+    )
