@@ -31,7 +31,7 @@ def fake_table(*passed: bool) -> types.ModuleType:
 @pytest.mark.parametrize(("passed", "code"), [((True, True), 0), ((True, False), 1)])
 def test_exit_code_says_whether_every_row_held(tmp_path, monkeypatch, icgd_command, passed, code):
     monkeypatch.setitem(sys.modules, "icgd.verification.theorem_table", fake_table(*passed))
-    file = tmp_path / "deep" / "table.json"
+    file = tmp_path / "table.json"
     said = icgd_command("verify", "--paper", "cot", "--json", file)
     assert said.exit_code == code, said.output
     assert "Theorem 2" in said.stdout
@@ -49,6 +49,7 @@ def test_exit_code_says_whether_every_row_held(tmp_path, monkeypatch, icgd_comma
         (["--program", "somewhere", "TABLE", "--target", "y"], ["somewhere", "save_pretrained"]),
         (["--program", "somewhere", "TABLE", "--target", "y", "--executor", "x"], ["'x'"]),
         (["--paper", "COT", "--json", "."], ["--json", "directory"]),
+        (["--paper", "COT", "--json", "no/deep/t.json"], ["--json", "no/deep", "mkdir"]),
     ],
 )
 def test_bad_requests(tmp_path, monkeypatch, table_csv, icgd_command, arguments, words):
@@ -59,6 +60,7 @@ def test_bad_requests(tmp_path, monkeypatch, table_csv, icgd_command, arguments,
     assert line.startswith("icgd: error: ")
     for word in words:
         assert word in line
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(scope="module")

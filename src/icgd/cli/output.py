@@ -32,6 +32,16 @@ def check_file(option: str, path: Path) -> None:
     _check_writable(option, path.parent)
 
 
+def check_file_in_place(option: str, path: Path) -> None:
+    """The same for a file in a directory that must be there: a typing error makes no directories."""
+    if not path.parent.exists():
+        raise InvalidParameter(
+            option, str(path), "lie in a directory that exists",
+            remedy=f"There is no {path.parent}: make it (mkdir -p) or choose another place.",
+        )  # fmt: skip
+    check_file(option, path)
+
+
 def _check_writable(option: str, directory: Path) -> None:
     existing = directory.absolute()
     while not existing.exists():

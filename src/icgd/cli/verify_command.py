@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from icgd.cli.output import as_json, check_file, write_file
+from icgd.cli.output import as_json, check_file_in_place, write_file
 from icgd.cli.settings import EXECUTORS
 from icgd.errors import InvalidParameter
 
@@ -25,7 +25,7 @@ def check_request(
             remedy="Try: icgd verify --program DIR data.csv --target y",
         )  # fmt: skip
     if json is not None:
-        check_file("--json", json)
+        check_file_in_place("--json", json)
 
 
 def verify_paper(paper: str, json: Path | None) -> bool:
