@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import icgd
 from cases import BY_NAME, HARD, data, identical, init
-from icgd.errors import InvalidFile
+from icgd.errors import InvalidFile, InvalidParameter
 
 CASE = BY_NAME["mixed"]
 ELSEWHERE = """
@@ -234,6 +235,72 @@ def test_a_path_without_a_program_is_refused_with_the_way_to_make_one(tmp_path, 
         path.write_text("hello")
     with pytest.raises(InvalidFile, match=r"Pass a directory made by program\.save_pretrained"):
         icgd.Program.from_pretrained(str(path))
+
+
+# -- the Hub --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hub(saved, monkeypatch, tmp_path):
+    """A Hub with one repository, user/repo; gives back what it was asked for."""
+    asked = []
+
+    def download(name, **options):
+        asked.append((name, options))
+        if name != "user/repo":
+            raise FileNotFoundError(f"no {name} here\nand more")
+        return str(saved)
+
+    monkeypatch.setattr("icgd.program.program.snapshot_download", download)
+    monkeypatch.chdir(tmp_path)
+    return asked
+
+
+@pytest.mark.parametrize("options", [{}, {"revision": "main"}])
+def test_a_name_without_a_directory_comes_from_the_hub(hub, options):
+    loaded = icgd.Program.from_pretrained("user/repo", **options)
+    assert loaded.config == program_of().config
+    patterns = ["config.json", "model.safetensors"]
+    assert hub == [("user/repo", {"allow_patterns": patterns, **options})]
+
+
+def test_a_directory_goes_before_the_hub(hub, tmp_path):
+    other = icgd.compile(icgd.Network((2, 2)), icgd.SGD(lr=0.5))
+    other.save_pretrained(tmp_path / "user" / "repo")
+    assert icgd.Program.from_pretrained("user/repo").config == other.config
+    assert hub == []
+
+
+def test_a_name_nobody_has_says_where_it_was_looked_for(hub):
+    with pytest.raises(
+        InvalidFile, match=r"no directory 'user/other'.*Hub.*\(no user/other here\)"
+    ):
+        icgd.Program.from_pretrained("user/other")
+    assert len(hub) == 1
+
+
+@pytest.mark.parametrize("name", ["nowhere", "./user/repo", "/user/repo", "a/user/repo", "../repo"])
+def test_what_cannot_be_a_repository_is_not_looked_up(hub, name):
+    for given in (name, Path(name), Path("user/repo")):
+        with pytest.raises(InvalidFile, match=r"Pass a directory made by program\.save_pretrained"):
+            icgd.Program.from_pretrained(given)
+    assert hub == []
+
+
+@pytest.mark.parametrize("name", [None, "", 3])
+def test_what_is_no_name_at_all_is_refused(name):
+    with pytest.raises(
+        InvalidParameter, match="`pretrained_model_name_or_path` must be a directory"
+    ):
+        icgd.Program.from_pretrained(name)
+
+
+@pytest.mark.parametrize("where", ["file", "file/deep"])
+def test_a_file_in_the_place_of_the_directory_is_kept(tmp_path, where):
+    (tmp_path / "file").write_text("hello")
+    with pytest.raises(InvalidFile, match="there is a file of that name"):
+        program_of().save_pretrained(tmp_path / where)
+    assert (tmp_path / "file").read_text() == "hello"
 
 
 def test_a_config_that_contradicts_its_weights_is_refused(saved):

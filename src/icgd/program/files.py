@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from icgd._version import __version__
-from icgd.errors import IcgdError, InvalidFile
+from icgd.errors import IcgdError, InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
     from icgd.program.program import Program
@@ -27,7 +28,12 @@ def save(
     program: Program, directory: Path, write: Callable[..., str | None], **kwargs: Any
 ) -> str | None:
     """Write into a directory beside the target, then move the finished files in."""
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InvalidFile(
+            f"{directory} cannot be a directory: there is a file of that name on its path. Pass another one."
+        ) from error
     staging = Path(tempfile.mkdtemp(prefix=".saving-", dir=directory))
     try:
         result = write(staging, **kwargs)
@@ -52,6 +58,34 @@ def write_weights(program: Program, directory: Path) -> None:
         },
     }
     (directory / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+
+
+def find(name: str | Path, download: Callable[..., Any], **kwargs: Any) -> Path:
+    """The directory of a program; "user/repo" is looked up on the Hub if there is nothing of that name.
+
+    A Path is never looked up, nor a string that cannot be a repository, unless download options are given.
+    """
+    if not isinstance(name, (str, Path)) or not str(name):
+        raise InvalidParameter(
+            "pretrained_model_name_or_path", name, "be a directory or the name of a Hub repository",
+            remedy="Pass a directory made by program.save_pretrained, or 'user/repo'.",
+        )  # fmt: skip
+    path = Path(name)
+    if path.is_dir():
+        if kwargs:
+            raise InvalidParameter("kwargs", sorted(kwargs), "be empty when loading a directory")
+        return path
+    may_be_remote = isinstance(name, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name)
+    if path.exists() or not (kwargs or may_be_remote):
+        return path  # for load() to say what is missing there
+    try:
+        return Path(download(str(name), allow_patterns=[CONFIG, WEIGHTS], **kwargs))
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidFile(
+            f"There is no directory {str(name)!r}, and the Hub gave no repository of that name ({reason}). "
+            "Pass a directory made by program.save_pretrained, or check name and connection."
+        ) from error
 
 
 def load(

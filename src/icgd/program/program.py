@@ -273,22 +273,13 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         allow_altered: bool = False,
         **kwargs: Any,
     ) -> Program:
-        """Load a program from a directory, or from a Hub repository if there is no such directory.
+        """Load a program from a directory, or from the Hub ("user/repo") if there is no such directory.
 
         Nothing is unpickled: only config.json and model.safetensors are read. Weights that are not the
         ones the config compiles to are refused unless `allow_altered`; further keyword arguments go to
         `huggingface_hub.snapshot_download`.
         """
-        path = Path(pretrained_model_name_or_path)
-        if kwargs and not path.is_dir():
-            found = snapshot_download(
-                str(pretrained_model_name_or_path),
-                allow_patterns=[files.CONFIG, files.WEIGHTS],
-                **kwargs,
-            )
-            path = Path(found)
-        elif kwargs:
-            raise InvalidParameter("kwargs", sorted(kwargs), "be empty when loading a directory")
+        path = files.find(pretrained_model_name_or_path, snapshot_download, **kwargs)
         program = files.load(path, cls.builders)
         if not allow_altered and program._is_altered():
             raise InvalidFile(
