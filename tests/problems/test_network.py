@@ -94,6 +94,19 @@ def test_bad_arguments_are_named(arguments, name):
         Network(**arguments)
 
 
+def test_the_widths_in_the_message_are_those_that_were_passed():
+    with pytest.raises(InvalidParameter, match=r"Got \(True, 3, 1\)"):
+        Network((True, 3, 1))
+    with pytest.raises(InvalidParameter, match=r"Got \(3, 2\.0\)"):
+        Network(w for w in (3, 2.0))
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, None, 2**64, -(2**63) - 1])
+def test_a_seed_that_is_no_seed_is_named(seed):
+    with pytest.raises(InvalidParameter, match="`seed` must be an integer"):
+        Network((2, 1)).init(seed=seed)
+
+
 # -- radius_for -----------------------------------------------------------------------------------
 
 

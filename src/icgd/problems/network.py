@@ -61,17 +61,20 @@ class Network:
         output: Literal["linear", "relu"] = "linear",
         bias: bool = True,
     ) -> None:
+        given: object = widths
         try:
-            widths = tuple(operator.index(w) if not isinstance(w, bool) else -1 for w in widths)
+            given = tuple(widths)
+            # True is an integer to Python, and never a width somebody meant.
+            widths = tuple(-1 if isinstance(w, bool) else operator.index(w) for w in given)
         except TypeError:
-            raise InvalidParameter("widths", widths, "be a sequence of integers >= 1") from None
+            raise InvalidParameter("widths", given, "be a sequence of integers >= 1") from None
         if len(widths) < 2:
             raise InvalidParameter(
                 "widths", widths, "have at least two entries (input, output)",
                 remedy="For example widths=(10, 16, 1).",
             )  # fmt: skip
         if any(w < 1 for w in widths):
-            raise InvalidParameter("widths", widths, "be integers >= 1")
+            raise InvalidParameter("widths", given, "be integers >= 1")
         if activation != "relu":
             raise InvalidParameter("activation", activation, "be 'relu'")
         if output not in ("linear", "relu"):
@@ -102,7 +105,12 @@ class Network:
         self, seed: int = 0, *, n_problems: int | None = None, dtype: torch.dtype = torch.float64
     ) -> Weights:
         """He initialisation: W ~ N(0, 2 / width_in), b = 0; `n_problems` gives a batch of them."""
-        generator = torch.Generator().manual_seed(seed)
+        try:
+            generator = torch.Generator().manual_seed(operator.index(seed))
+        except (TypeError, ValueError, RuntimeError):
+            raise InvalidParameter(
+                "seed", seed, "be an integer from -2^63 to 2^64 - 1", remedy="For example seed=0."
+            ) from None
         batch = () if n_problems is None else (n_problems,)
         weights: Weights = []
         for d_in, d_out in zip(self.widths, self.widths[1:], strict=False):
