@@ -129,10 +129,22 @@ def test_out_without_permission(here, icgd_command, monkeypatch):
     assert nothing_new(here)
 
 
-def test_unknown_options_and_words_are_usage_errors(icgd_command):
-    assert icgd_command("run", "--bogus").exit_code == 2
-    assert icgd_command("run", *OK, "--lr", "fast").exit_code == 2
-    assert icgd_command("nonsense").exit_code == 2
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--bogus"], ["--bogus", "run --help"]),
+        (["run", *OK, "--lr", "fast"], ["'--lr'", "'fast'"]),
+        (["run", *OK, "--epochs", "1.5"], ["'--epochs'", "'1.5'"]),
+        (["bench", "foo"], ["'foo'", "bench --help"]),
+        (["nonsense"], ["'nonsense'"]),
+    ],
+)
+def test_usage_errors_are_one_line(icgd_command, arguments, words):
+    said = icgd_command(*arguments)
+    assert said.stderr.count("\n") == 1
+    line = assert_refused(said)
+    for word in words:
+        assert word in line
 
 
 def raising(error: BaseException):

@@ -185,6 +185,24 @@ def test_a_constant_column_gets_scale_one():
     assert table.X[:, 1].std() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("a,y\n1,0.1\n2,0.1\n3,0.1\n", "Target 'y' is the same"), ("a,y\n1,2\n", "single row")],
+)
+@pytest.mark.parametrize("option", ["--standardize", "--no-standardize"])
+def test_an_undefined_r_squared_is_explained(tmp_path, icgd_command, text, words, option):
+    (tmp_path / "t.csv").write_text(text)
+    out = tmp_path / "out"
+    said = icgd_command(
+        "run", tmp_path / "t.csv", "--target", "y", "--widths", "none", "--out", out, option
+    )
+    assert said.exit_code == 0, said.output
+    result = json.loads((out / "result.json").read_text())
+    assert result["r2_transformer"] is None
+    assert words in " ".join(result["notes"])
+    assert words in said.stdout
+
+
 def test_r_squared():
     y = np.array([[1.0], [2.0], [3.0]])
     assert r_squared(y, y) == 1.0

@@ -7,10 +7,10 @@ import math
 
 import pytest
 import torch
-from cases import by_name
-from linear_cases import LINEAR, LINEAR_BY_NAME, SHAPES, LinearCase
 
 import icgd
+from cases import by_name
+from linear_cases import LINEAR, LINEAR_BY_NAME, SHAPES, LinearCase
 
 STEPS = 30
 

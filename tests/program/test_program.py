@@ -300,7 +300,7 @@ BAD = {
     "y batch": ({"Y": torch.zeros(1, 3, 2)}, "`Y` must have one row per row of X"),
     "init none": ({"init": None}, r"`init` must be a list of 3 pairs \(W, b\)"),
     "init tensor": ({"init": torch.zeros(3)}, "`init` must be a list of 3 pairs"),
-    "init short": ({"init": init(MIXED, 0)[:2]}, "`init` must be a list of 3 pairs"),
+    "init short": ({"init": init(MIXED, 0)[:2]}, "`init` must be a list of 3 pairs.*Got 'list of 2'"),
     "init flat": ({"init": tensors(init(MIXED, 0))[:3]}, r"`init\[0\]` must be a pair"),
     "init transposed": ({"init": bad_weights(0, 0, torch.zeros(4, 3))}, r"`init\[0\] W` must have shape"),
     "init nan": ({"init": bad_weights(1, 0, torch.full((5, 3), math.nan))}, r"`init\[1\] W` must be finite"),

@@ -7,11 +7,11 @@ import math
 
 import pytest
 import torch
-from cases import by_name
-from linear_cases import LINEAR, LINEAR_BY_NAME, LinearCase
 
 import icgd
+from cases import by_name
 from icgd.verification.statistics_probes import run_statistics_probes
+from linear_cases import LINEAR, LINEAR_BY_NAME, LinearCase
 
 HARD = {"temperature": "hard", "n_grid": 64, "radius": 16.0}
 

@@ -11,10 +11,11 @@ from typing import Annotated
 
 import typer
 
-from icgd.cli.guard import FAILED, INTERRUPTED, leave, one_line_errors
+from icgd.cli.guard import FAILED, INTERRUPTED, OneLineGroup, leave, one_line_errors
 
 app = typer.Typer(
     name="icgd",
+    cls=OneLineGroup,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -154,16 +154,16 @@ def _measured(run: Run, check: Check, table: Table, init: Weights, epochs: int) 
         "radius": program.radius,
         "head_error": program.certificate.sup_error,
         "near_kink": {"count": count, "first": None if first is None else list(first)},
-        "notes": [str(note) for note in check.notes],
+        "notes": [*map(str, check.notes), *table.notes],
         "curves": {"loss": losses, "error": error_curve(check.rounds)},
     }  # fmt: skip
 
 
 def r_squared(y: Array, predicted: Array) -> float | None:
     """1 - SS_res / SS_tot, averaged over the targets; None if a target is constant."""
-    total = ((y - y.mean(axis=0)) ** 2).sum(axis=0)
-    if not (total > 0).all():
+    if (y == y[0]).all(axis=0).any():  # the mean of equal numbers may differ from them by rounding
         return None
+    total = ((y - y.mean(axis=0)) ** 2).sum(axis=0)
     return float((1 - ((y - predicted) ** 2).sum(axis=0) / total).mean())
 
 

@@ -76,7 +76,7 @@ def run_model(settings: Settings) -> dict[str, Any]:
     result = finite(
         {
             **measured,
-            "notes": [*notes, *check.notes, *measured["notes"]],
+            "notes": [*notes, *table.notes, *check.notes, *measured["notes"]],
             "seconds": time.perf_counter() - started,
             "config": {
                 "data": str(settings.data) if settings.data else f"example:{settings.example}",

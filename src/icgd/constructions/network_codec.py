@@ -72,6 +72,12 @@ def _shared_reader(executor: StructuredExecutor | None) -> Callable[[Tensor], Te
     return attention.reader(executor.layer.radius) if alike else None
 
 
+def _counted(value: Any) -> str:
+    """How much of what kind was given in the place of weights."""
+    kind = type(value).__name__
+    return f"{kind} of {len(value)}" if isinstance(value, (list, tuple)) else kind
+
+
 class NetworkCodec:
     """Blocks X_l, Y_l, B_i for a network; trained weights from the B blocks.
 
@@ -185,7 +191,7 @@ class NetworkCodec:
         spec = self.spec
         if not isinstance(value, (list, tuple)) or len(value) != spec.n_layers:
             raise InvalidParameter(
-                name, type(value).__name__, f"be a list of {spec.n_layers} pairs (W, b)",
+                name, _counted(value), f"be a list of {spec.n_layers} pairs (W, b)",
                 remedy="For example net.init(seed=0).",
             )  # fmt: skip
         weights: Weights = []

@@ -119,13 +119,14 @@ def exp_table(radius: float, dtype: torch.dtype) -> HeadTable:
     (|s| + M) u, from rounding the scores.
     """
     u = torch.finfo(dtype).eps / 2
-    top = radius - math.log(u)
-    if top > math.log(torch.finfo(dtype).max) - 1:
+    # e^M must not overflow, and e^{-radius - M} not underflow.
+    most = (-math.log(torch.finfo(dtype).tiny) + math.log(u)) / 2 - 1
+    if radius > most:
         raise AssumptionViolated(
-            f"`radius` of the exponential head must be <= "
-            f"{math.log(torch.finfo(dtype).max) - 1 + math.log(u):.3g} in {dtype}, or its values overflow. "
+            f"`radius` of the exponential head must be <= {most:.3g} in {dtype}, or its weights underflow. "
             f"Got {radius:g}. Standardise the data."
         )
+    top = radius - math.log(u)
     top = math.floor(top) + 1.0  # exactly representable, so that e^M is rounded once
     two = torch.tensor([1.0, 0.0], dtype=torch.float64)
     certificate = Certificate(
@@ -177,10 +178,19 @@ def joint_table(
     )  # fmt: skip
 
 
-def separable_terms(table: HeadTable, tolerance: float) -> int:
-    """How many terms a_r(s) b_r(y) a product grid's values amount to."""
+def separable_terms(table: HeadTable, y_radius: float, tolerance: float) -> int:
+    """How many terms a_r(s) b_r(y) a product grid's function amounts to, up to a relative tolerance."""
     p = math.isqrt(table.n_tokens)
-    singular = torch.linalg.svdvals(table.values.reshape(p, p))
+    offset = table.offset.reshape(p, p)
+    sides = (
+        (table.rates[0].reshape(p, p)[:, 0], offset[:, 0], table.radius),
+        (table.rates[1].reshape(p, p)[0], offset[0], y_radius),
+    )
+    weights = [
+        torch.softmax(_nodes(radius, p).unsqueeze(-1) * rate + rest, dim=-1)
+        for rate, rest, radius in sides
+    ]
+    singular = torch.linalg.svdvals(weights[0] @ table.values.reshape(p, p) @ weights[1].T)
     return int((singular > tolerance * singular[0]).sum())
 
 

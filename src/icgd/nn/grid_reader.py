@@ -134,3 +134,42 @@ class PairReader:
             both = torch.addcmul(coefficient, both, w)
         top, bottom = both.unbind(0)
         return (top / bottom).mul_(y.tanh_())
+
+
+class ProductReader:
+    """f(s, y) on a product grid: the weights of s and of y factorise, so y is read once for a run."""
+
+    def __init__(self, rate_s: Tensor, rate_y: Tensor, offset: Tensor, values: Tensor) -> None:
+        self.rate_s, self.rate_y, self.offset, self.values = rate_s, rate_y, offset, values
+        p = round(offset.numel() ** 0.5)
+        self.factorises = p * p == offset.numel()
+        if not self.factorises:
+            return
+        square = offset.reshape(p, p)
+        self._s, self._y = rate_s.reshape(p, p)[:, 0], rate_y.reshape(p, p)[0]
+        self._offset_y = square[0] - square[0, 0]
+        self._offset_s = square[:, 0]
+        spread = (self._s.unsqueeze(1).expand(p, p), self._y.expand(p, p))
+        sums = self._offset_s.unsqueeze(1) + self._offset_y
+        slack = 8 * torch.finfo(offset.dtype).eps * offset.abs().max()
+        self.factorises = (
+            torch.equal(spread[0].reshape(-1), rate_s)
+            and torch.equal(spread[1].reshape(-1), rate_y)
+            and bool(((sums - square).abs() <= slack).all())
+        )
+        self._V = values.reshape(p, p)
+
+    def literal(self, s: Tensor, y: Tensor) -> Tensor:
+        """The softmax over all tokens at once."""
+        scores = s.unsqueeze(-1) * self.rate_s + y.unsqueeze(-1) * self.rate_y + self.offset
+        return torch.softmax(scores, dim=-1) @ self.values
+
+    def begin(self, y: Tensor) -> Tensor:
+        """Per sample, the values a head over s alone would have."""
+        weights = torch.softmax(y.unsqueeze(-1) * self._y + self._offset_y, dim=-1)
+        return weights @ self._V.T
+
+    def finish(self, s: Tensor, values: Tensor) -> Tensor:
+        """The head over s."""
+        weights = torch.softmax(s.unsqueeze(-1) * self._s + self._offset_s, dim=-1)
+        return (weights * values).sum(dim=-1)

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from icgd.layout import Layout
-from icgd.nn.attention import attention
-from icgd.nn.attention_layer import AttentionLayer, DenseAttention
+from icgd.nn.attention_layer import AttentionLayer
+from icgd.nn.dense_sample_attention import DenseSampleAttention, DenseSampleBank
 from icgd.nn.feedforward import frozen
-from icgd.nn.grid_reader import table_reader
+from icgd.nn.grid_reader import ProductReader, table_reader
 from icgd.nn.structured import Builder, Const, Reg, Value, Zero, once_fixed, uniform
 
 
@@ -187,45 +187,6 @@ def _inner(b: Builder, query: Reg, key: Reg, weight: Tensor) -> Reg:
     return b.compute(inner, [query, key])
 
 
-class ProductReader:
-    """f(s, y) on a product grid: the weights of s and of y factorise, so y is read once for a run."""
-
-    def __init__(self, rate_s: Tensor, rate_y: Tensor, offset: Tensor, values: Tensor) -> None:
-        self.rate_s, self.rate_y, self.offset, self.values = rate_s, rate_y, offset, values
-        p = round(offset.numel() ** 0.5)
-        self.factorises = p * p == offset.numel()
-        if not self.factorises:
-            return
-        square = offset.reshape(p, p)
-        self._s, self._y = rate_s.reshape(p, p)[:, 0], rate_y.reshape(p, p)[0]
-        self._offset_y = square[0] - square[0, 0]
-        self._offset_s = square[:, 0]
-        spread = (self._s.unsqueeze(1).expand(p, p), self._y.expand(p, p))
-        sums = self._offset_s.unsqueeze(1) + self._offset_y
-        slack = 8 * torch.finfo(offset.dtype).eps * offset.abs().max()
-        self.factorises = (
-            torch.equal(spread[0].reshape(-1), rate_s)
-            and torch.equal(spread[1].reshape(-1), rate_y)
-            and bool(((sums - square).abs() <= slack).all())
-        )
-        self._V = values.reshape(p, p)
-
-    def literal(self, s: Tensor, y: Tensor) -> Tensor:
-        """The softmax over all tokens at once."""
-        scores = s.unsqueeze(-1) * self.rate_s + y.unsqueeze(-1) * self.rate_y + self.offset
-        return torch.softmax(scores, dim=-1) @ self.values
-
-    def begin(self, y: Tensor) -> Tensor:
-        """Per sample, the values a head over s alone would have."""
-        weights = torch.softmax(y.unsqueeze(-1) * self._y + self._offset_y, dim=-1)
-        return weights @ self._V.T
-
-    def finish(self, s: Tensor, values: Tensor) -> Tensor:
-        """The head over s."""
-        weights = torch.softmax(s.unsqueeze(-1) * self._s + self._offset_s, dim=-1)
-        return (weights * values).sum(dim=-1)
-
-
 class SampleAttention(AttentionLayer):
     """X + 1/n sum over samples and banks of softmax heads, one head per sample and bank."""
 
@@ -312,90 +273,3 @@ class SampleAttention(AttentionLayer):
             total += n * d.W_A.shape[0] * (width * grid + p * grid) + n * p * grid * (dk + dv)
             total += n * width * dk + n * n * p * (dk + dv) + n * n * dv + n * dv * width
         return total
-
-
-class DenseSampleBank(nn.Module):
-    """One head written out: spreading maps, queries, keys, values, output."""
-
-    def __init__(self, bank: SampleBank, layout: Layout) -> None:
-        super().__init__()
-        like = bank.offset
-        labels = list(bank.readings)
-        terms = [(i, t) for i, label in enumerate(labels) for t in bank.readings[label]]
-        n_key = sum(layout[t.key].size for _, t in terms)
-        n_value = sum(layout[p.source].size for p in bank.paths)
-        width, grid = layout.width, n_key + n_value + 1
-        W_A = like.new_zeros(len(labels) + 1, width, grid)
-        W_Q, W_K = like.new_zeros(width, n_key + 1), like.new_zeros(grid, n_key + 1)
-        W_V, W_O = like.new_zeros(grid, n_value), like.new_zeros(n_value, width)
-        start = 0
-        for i, term in terms:
-            size = layout[term.key].size
-            here = torch.arange(start, start + size)
-            W_A[i, layout.index(term.key).reshape(-1), here] = 1.0
-            W_Q[layout.index(term.query).reshape(-1), here] = bank.query[term.name].data.reshape(-1)
-            W_K[here, here] = bank.key[term.name].data.reshape(-1)
-            start += size
-        W_K[grid - 1, n_key] = 1.0
-        for path in bank.paths:
-            size = layout[path.source].size
-            here, column = torch.arange(start, start + size), torch.arange(size) + start - n_key
-            W_A[-1, layout.index(path.source).reshape(-1), here] = 1.0
-            W_V[here, column] = bank.value[path.name].data.reshape(-1)
-            target = layout.index(path.target).reshape(-1)
-            W_O[column, target] = bank.output[path.name].data.reshape(-1)
-            start += size
-        right = torch.stack([*(bank.rates[label].data for label in labels), bank.values.data])
-        b_Q = like.new_zeros(n_key + 1)
-        b_Q[-1] = 1.0
-        position = like.new_zeros(bank.n_tokens, grid)
-        position[:, -1] = bank.offset.data
-        for name, value in (
-            ("W_A", W_A), ("right", right), ("position", position), ("W_Q", W_Q), ("b_Q", b_Q),
-            ("W_K", W_K), ("W_V", W_V), ("W_O", W_O),
-        ):  # fmt: skip
-            self.register_parameter(name, nn.Parameter(value, requires_grad=False))
-        self.label, self.watched = f"attention.{bank.name}", bank.watched
-        self.slots = "+".join(t.key for t in bank.readings[labels[0]])
-        self._n_first = sum(layout[t.key].size for t in bank.readings[labels[0]])
-
-    W_A: Tensor
-    right: Tensor
-    position: Tensor
-    W_Q: Tensor
-    b_Q: Tensor  # noqa: N815
-    W_K: Tensor
-    W_V: Tensor
-    W_O: Tensor
-
-    def asked(self, tokens: Tensor) -> Tensor:
-        """The first number every head reads for the first token, (..., head)."""
-        n = self._n_first
-        query = self.W_K[:n, :n] @ (tokens[..., 0, :] @ self.W_Q)[..., :n].unsqueeze(-1)
-        return ((tokens @ self.W_A[0])[..., :n] @ query).squeeze(-1)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """(..., n, width) -> the sum over heads, (..., n, width)."""
-        # Head i spreads token i: (..., head, grid token, entry).
-        spread = (tokens.unsqueeze(-3) @ self.W_A).unsqueeze(-2) * self.right[:, None, :, None]
-        grid = spread.sum(dim=-4) + self.position
-        q = (tokens @ self.W_Q + self.b_Q).unsqueeze(-3)
-        k, v = grid @ self.W_K, grid @ self.W_V
-        q = q.expand(*k.shape[:-2], *q.shape[-2:])
-        return attention(q, k, v).sum(dim=-3) @ self.W_O / tokens.shape[-2]
-
-
-class DenseSampleAttention(DenseAttention):
-    """The same attention with literal matrices: every token asks every head."""
-
-    def __init__(self, banks: Sequence[DenseSampleBank]) -> None:
-        super().__init__()
-        self.banks = nn.ModuleList(banks)
-
-    def asked(self, tokens: Tensor) -> list[tuple[str, str, Tensor]]:
-        """(head, slot, numbers) for whoever watches ranges."""
-        return [(b.label, b.slots, b.asked(tokens)) for b in self.banks if b.watched]  # type: ignore[operator, misc]
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """tokens: (..., column, entry)."""
-        return tokens + sum(bank(tokens) for bank in self.banks)

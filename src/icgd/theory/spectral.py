@@ -80,6 +80,11 @@ def grid_violations(
     for name, value in (("rho", rho), ("radius", radius)):
         if not (math.isfinite(value) and value > 0):
             found.append(f"`{name}` must be a finite number > 0. Got {value!r}.")
+        elif not 1e-100 <= value <= 1e100:
+            # Squares of it must stay representable.
+            found.append(
+                f"`{name}` must lie between 1e-100 and 1e100. Got {value!r}. Scale the data."
+            )
     if not (math.isfinite(margin) and margin >= 0):
         found.append(f"`margin` must be a finite number >= 0. Got {margin!r}.")
     if not found and temperature == "spectral" and n_grid < min_grid(rho, margin):

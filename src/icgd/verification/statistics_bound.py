@@ -66,8 +66,10 @@ class StepBound:
         rounding = 2 * (n + 12) * u
         per_example = error + rounding * total
         bound = self.lr * (per_example.unsqueeze(-2) @ X.abs()).squeeze(-2) / n
-        shrink = 1.0 + self.lr * spec.lam
-        bound = bound + 8 * u * shrink * (weight.abs() + self.lr * spec.lam)
+        moved = weight.abs() * (1.0 + self.lr * spec.lam)
+        if spec.penalty == "l1":
+            moved = moved + self.lr * spec.lam
+        bound = bound + 8 * u * moved
         if not spec.intercept:
             return bound
         bias = self.lr * per_example.mean(dim=-1, keepdim=True) + 8 * u * w[..., d:].abs()
