@@ -43,6 +43,7 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(ONE_THREAD) $(BIN)/icgd bench cot --json runs/bench_cot.json
+	$(ONE_THREAD) $(BIN)/icgd bench statistics --json runs/bench_statistics.json
 
 docs: $(STAMP)
 	$(BIN)/python -m tools.generate_docs

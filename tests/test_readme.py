@@ -20,25 +20,34 @@ def fenced(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_quickstart_prints_what_the_readme_prints():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (code,) = fenced(readme, "python")
-    (printed,) = fenced(readme, "text")
+def ran(code: str) -> tuple[str, dict[str, object]]:
     said = io.StringIO()
     scope: dict[str, object] = {}
     with contextlib.redirect_stdout(said):
         exec(compile(code, "README.md", "exec"), scope)
-    assert said.getvalue() == printed
+    return said.getvalue(), scope
+
+
+def test_every_example_prints_what_the_readme_prints():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    examples, printed = fenced(readme, "python"), fenced(readme, "text")
+    assert len(examples) == len(printed) >= 2
+    scopes = []
+    for code, expected in zip(examples, printed, strict=True):
+        said, scope = ran(code)
+        assert said == expected
+        scopes.append(scope)
     # "from 1.2e-01", and 640 rounds
-    before = scope["program"].predict(scope["X"], scope["net"].init(seed=0))  # type: ignore[attr-defined]
-    loss = 0.5 * float((before - scope["Y"]).square().mean())
+    quick = scopes[0]
+    before = quick["program"].predict(quick["X"], quick["net"].init(seed=0))  # type: ignore[attr-defined]
+    loss = 0.5 * float((before - quick["Y"]).square().mean())
     assert f"{loss:.1e}" == "1.2e-01"
-    assert scope["run"].cost.rounds == 640  # type: ignore[attr-defined]
+    assert quick["run"].cost.rounds == 640  # type: ignore[attr-defined]
 
 
-def test_quickstart_is_short():
-    (code,) = fenced((ROOT / "README.md").read_text(encoding="utf-8"), "python")
-    assert len([line for line in code.splitlines() if line.strip()]) <= 11
+def test_examples_are_short():
+    for code in fenced((ROOT / "README.md").read_text(encoding="utf-8"), "python"):
+        assert len([line for line in code.splitlines() if line.strip()]) <= 11
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

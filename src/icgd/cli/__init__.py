@@ -88,7 +88,7 @@ def run(
     example: Annotated[
         str | None,
         typer.Option(
-            help="Bundled data instead of a file: diabetes (442 rows, 10 features).",
+            help="Bundled data instead of a file: diabetes (442 rows, 10 features), breast_cancer (569 rows, 30).",
             show_default=False,
         ),
     ] = None,
