@@ -11,6 +11,7 @@ import pytest
 from sklearn.linear_model import Lasso, Ridge
 from typer.testing import CliRunner
 
+import icgd
 from icgd.cli import app
 
 runner = CliRunner()
@@ -102,3 +103,23 @@ def test_bad_input_is_one_line_and_leaves_nothing(here, name: str) -> None:
     assert len(lines) == 1
     assert re.search(message, lines[0])
     assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize(("model", "file"), [("ridge", "number"), ("logistic", "label")])
+def test_a_saved_program_is_verified_on_a_table(here, model: str, file: str) -> None:
+    problem = icgd.Ridge(3, 0.1) if model == "ridge" else icgd.GLM(3, "logistic", 0.1)
+    icgd.compile(problem, icgd.GD(0.1)).save_pretrained("program")
+    found = runner.invoke(
+        app, ["verify", "--program", "program", f"{file}.csv", "--target", "y", "--json", "v.json"]
+    )
+    assert found.exit_code == 0, found.output
+    verdict = json.loads(Path("v.json").read_text())
+    assert verdict["passed"] is True
+    assert verdict["max_error"] <= 1e-12
+
+
+def test_a_program_of_another_shape_is_refused(here) -> None:
+    icgd.compile(icgd.Ridge(2, 0.1), icgd.GD(0.1)).save_pretrained("program")
+    found = runner.invoke(app, ["verify", "--program", "program", "number.csv", "--target", "y"])
+    assert found.exit_code == 2
+    assert "have 2 features and 1 targets" in found.output

@@ -88,7 +88,8 @@ def run(
     example: Annotated[
         str | None,
         typer.Option(
-            help="Bundled data instead of a file: diabetes (442 rows, 10 features), breast_cancer (569 rows, 30).",
+            help="Bundled data instead of a file: diabetes (442 rows, 10 features), breast_cancer (569 rows, "
+            "30 features, two classes).",
             show_default=False,
         ),
     ] = None,
@@ -224,6 +225,9 @@ def verify(
     ] = None,
     target: _Targets = None,
     epochs: _Epochs = 1,
+    steps: Annotated[
+        int, typer.Option(help="With --program: gradient steps if it fits a linear model.")
+    ] = 100,
     standardize: _Standardize = True,
     seed: _Seed = 0,
     executor: _Executor = "structured",
@@ -242,8 +246,8 @@ def verify(
             assert program is not None
             assert data is not None
             passed = job.verify_program(
-                program, data, tuple(target or ()), json, epochs=epochs, standardize=standardize,
-                seed=seed, executor=executor,
+                program, data, tuple(target or ()), json, epochs=epochs, steps=steps,
+                standardize=standardize, seed=seed, executor=executor,
             )  # fmt: skip
     if not passed:
         raise typer.Exit(FAILED)

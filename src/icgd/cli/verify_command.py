@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from icgd.cli.output import as_json, check_file_in_place, write_file
 from icgd.cli.settings import EXECUTORS
 from icgd.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from icgd.cli.data import Table
+    from icgd.program import Program
 
 
 def check_request(
@@ -46,7 +50,7 @@ def verify_paper(paper: str, json: Path | None) -> bool:
 
 def verify_program(
     program: Path, data: Path, targets: tuple[str, ...], json: Path | None, *,
-    epochs: int, standardize: bool, seed: int, executor: str,
+    epochs: int, steps: int, standardize: bool, seed: int, executor: str,
 ) -> bool:  # fmt: skip
     """Print the verdict on a saved program; gives back whether it passed."""
     if executor not in EXECUTORS:
@@ -54,23 +58,17 @@ def verify_program(
     from rich.console import Console
 
     import icgd
-    from icgd.cli.run_command import fitting_threads, load_table
 
-    table = load_table(data, None, targets, standardize=standardize)
     loaded = icgd.Program.from_pretrained(program, allow_altered=True)
-    network = icgd.Network(**loaded.config["problem"])
-    shape = (table.X.shape[1], table.Y.shape[1])
-    if shape != (network.widths[0], network.widths[-1]):
-        raise InvalidParameter(
-            "DATA", f"{shape[0]} features and {shape[1]} targets",
-            f"have {network.widths[0]} features and {network.widths[-1]} targets, as {program} was compiled",
-            remedy="Choose other --target columns, or compile a program for this table.",
-        )  # fmt: skip
-    with fitting_threads(network):
-        check: Any = icgd.verify(
-            loaded, table.X, table.Y, init=network.init(seed=seed, dtype=loaded.dtype), epochs=epochs,
-            executor=executor, progress=True,  # type: ignore[arg-type]
-        )  # fmt: skip
+    how: dict[str, Any] = {"executor": executor, "progress": True}
+    if "widths" in loaded.config["problem"]:
+        check = _verify_network(
+            loaded, data, targets, standardize=standardize, seed=seed, epochs=epochs, **how
+        )
+    else:
+        check = _verify_linear_model(
+            loaded, data, targets, standardize=standardize, steps=steps, **how
+        )
     console = Console(highlight=False)
     console.print(check.table())
     for note in check.notes:
@@ -78,3 +76,54 @@ def verify_program(
     if json is not None:
         write_file(json, as_json(check.to_dict()))
     return bool(check.passed)
+
+
+def _verify_network(
+    loaded: Program,
+    data: Path,
+    targets: tuple[str, ...],
+    *,
+    standardize: bool,
+    seed: int,
+    **how: Any,
+) -> Any:
+    import icgd
+    from icgd.cli.run_command import fitting_threads, load_table
+
+    table = load_table(data, None, targets, standardize=standardize)
+    network = icgd.Network(**loaded.config["problem"])
+    _check_shape(table, network.widths[0], network.widths[-1])
+    with fitting_threads(network):
+        init = network.init(seed=seed, dtype=loaded.dtype)
+        return icgd.verify(loaded, table.X, table.Y, init=init, **how)
+
+
+def _verify_linear_model(
+    loaded: Program, data: Path, targets: tuple[str, ...], *, standardize: bool, **how: Any
+) -> Any:
+    import torch
+
+    import icgd
+    from icgd.cli.run_command import load_table
+    from icgd.cli.run_model import two_classes
+
+    problem = loaded.config["problem"]
+    regression = problem["form"] == "residual"
+    table = load_table(
+        data, None, targets, standardize=standardize, standardize_target=standardize and regression
+    )
+    _check_shape(table, int(problem["n_features"]), 1)
+    y = torch.as_tensor(table.Y[:, 0])
+    if problem["loss"] == "logistic":
+        y, _ = two_classes(y, table.targets.names[0])
+    return icgd.verify(loaded, table.X, y, **how)
+
+
+def _check_shape(table: Table, n_features: int, n_targets: int) -> None:
+    shape = (table.X.shape[1], table.Y.shape[1])
+    if shape != (n_features, n_targets):
+        raise InvalidParameter(
+            "DATA", f"{shape[0]} features and {shape[1]} targets",
+            f"have {n_features} features and {n_targets} targets, as the program was compiled",
+            remedy="Choose other --target columns, or compile a program for this table.",
+        )  # fmt: skip
