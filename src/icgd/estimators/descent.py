@@ -20,8 +20,8 @@ LEAST_CHUNK = 16
 RESTARTS = 64
 TOO_FAST = 1.25
 """lr * beta above which a run starts again with a smaller lr; 2 is where descent turns unstable."""
-WIDEST_EXPONENT = 512.0
-"""The exponential head's values overflow a little further out."""
+WIDEST_EXPONENT = 256.0
+"""The exponential head's weights underflow a little further out."""
 
 
 @dataclass(frozen=True)
