@@ -72,7 +72,8 @@ def minimiser(problem: LinearModel, X: Tensor, y: Tensor, *, steps: int = 200) -
         step = 1.0
         while step > 1e-10 and not float(problem.smooth_part(w - step * move, X, y)) < value:
             step /= 2
-        w = w - step * move
+        # Where the objective is flat to rounding its gradient still shows the way: Newton's own step.
+        w = w - (step if step > 1e-10 else 1.0) * move
         value = float(problem.smooth_part(w, X, y))
     raise AssumptionViolated(
         f"{problem!r} has no minimiser on these data (separable classes?). Use lam > 0."
