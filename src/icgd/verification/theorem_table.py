@@ -67,7 +67,13 @@ def judge(
 Checker = Callable[[], Row]
 
 PAPERS: dict[str, tuple[str, ...]] = {
-    "COT": ("icgd.verification.cot_statements", "icgd.verification.cot_propositions")
+    "COT": (
+        "icgd.verification.cot_statistics",
+        "icgd.verification.cot_statistics_cost",
+        "icgd.verification.cot_statistics_lemmas",
+        "icgd.verification.cot_statements",
+        "icgd.verification.cot_propositions",
+    )
 }
 """Modules that register the checkers of a paper, imported when its table is asked for."""
 
