@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 MAP = ROOT / "docs" / "theorem_map.md"
@@ -200,6 +201,99 @@ def round_figure() -> bytes:
     return error_figure(error_curve(check.rounds))
 
 
+def diabetes_ridge(steps: int, **options: Any) -> Any:
+    """A verified run of ridge regression on the diabetes data, kappa about 400, at eta = 1/beta."""
+    import torch
+
+    import icgd
+    from icgd.cli.run_command import load_table
+
+    table = load_table(None, "diabetes", (), standardize=True)
+    X, y = torch.as_tensor(table.X), torch.as_tensor(table.Y).reshape(-1)
+    y = (y - y.mean()) / y.std()
+    problem = icgd.Ridge(X.shape[1], lam=1e-3)
+    _, beta = problem.constants_on(X, 1.0)
+    program = icgd.compile(problem, icgd.GD(lr=1 / beta), radius=8.0, **options)
+    return icgd.verify(program, X, y, steps=steps, probe_sets=0)
+
+
+def lasting_error(steps: int) -> Any:
+    """The worst case: eta so small that a head errs in the same way at every step."""
+    import torch
+
+    import icgd
+
+    program = icgd.compile(
+        icgd.Ridge(1), icgd.GD(lr=1e-6), temperature="hard", n_grid=64, radius=2.0
+    )
+    one = torch.ones(1, 1, dtype=torch.float64)
+    # Levels lie at odd multiples of half a spacing; this is 0.4 spacings away from one.
+    return icgd.verify(program, one, -0.9 * 4 / 63 * one[0], steps=steps, probe_sets=0)
+
+
+def grid_figure(steps: int = 50) -> bytes:
+    """Error after some steps, and its bound, against the number of grid tokens."""
+    from matplotlib.axes import Axes
+
+    from icgd.report.figures import COLOURS, draw
+
+    curves: dict[str, list[tuple[int, float, float]]] = {"hard": [], "spectral": []}
+    for n in [8, 16, 32, 64, 128, 256, 512, 1024]:
+        check = diabetes_ridge(steps, temperature="hard", n_grid=n)
+        curves["hard"].append((n, check.max_error, check.global_bound))
+    for n in [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 32, 48, 64, 128]:
+        rho, margin = best_spectral(n)
+        check = diabetes_ridge(steps, n_grid=n, rho=rho, margin=margin)
+        curves["spectral"].append((n, check.max_error, check.global_bound))
+
+    def plot(axes: Axes) -> None:
+        for kind, colour in (("hard", COLOURS["sgd"]), ("spectral", COLOURS["transformer"])):
+            n, measured, promised = zip(*curves[kind], strict=True)
+            axes.plot(n, promised, color=colour, linestyle="--", label=f"{kind}: L eps")
+            axes.plot(n, measured, color=colour, marker="o", markersize=4, linestyle="none",
+                      label=f"{kind}: measured")  # fmt: skip
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks([2**i for i in range(3, 11)], [str(2**i) for i in range(3, 11)])
+        axes.set(xlabel="grid tokens of a head", ylabel="largest |w - w_gd|")
+        axes.set_title(
+            f"Ridge regression in context, {steps} steps: error against tokens", loc="left"
+        )
+        axes.legend(fontsize=9)
+
+    return draw(plot, height=4.4)
+
+
+def steps_figure(steps: int = 1000) -> bytes:
+    """Error and its bound against the number of steps, in both temperatures."""
+    from matplotlib.axes import Axes
+
+    from icgd.report.figures import COLOURS, draw
+
+    runs = [
+        ("hard, 64 tokens", COLOURS["sgd"], {"temperature": "hard", "n_grid": 64}),
+        ("hard, 1024 tokens", COLOURS["bound"], {"temperature": "hard", "n_grid": 1024}),
+        ("spectral, 32 tokens", COLOURS["transformer"], {}),
+    ]
+    checks = [(label, colour, diabetes_ridge(steps, **options)) for label, colour, options in runs]
+    label = "hard, 64 tokens, one example, tiny eta"
+    checks.append((label, COLOURS["drift"], lasting_error(steps)))
+
+    def plot(axes: Axes) -> None:
+        for label, colour, check in checks:
+            t = [r.step for r in check.rounds]
+            bound = [r.global_bound for r in check.rounds]
+            axes.plot(t, bound, color=colour, linestyle="--", linewidth=1.2)
+            axes.plot(t, [r.error for r in check.rounds], color=colour, label=label)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set(xlabel="steps L", ylabel="|w - w_gd|  (dashed: L eps)")
+        axes.set_title("Ridge regression in context: error against steps", loc="left")
+        axes.legend(fontsize=8, ncols=2, loc="center left", bbox_to_anchor=(0.0, 0.35))
+
+    return draw(plot, height=4.4)
+
+
 def main(arguments: list[str]) -> None:
     """Write the map, and the figures unless only the map is wanted."""
     MAP.write_text(theorem_map(), encoding="utf-8")
@@ -208,6 +302,8 @@ def main(arguments: list[str]) -> None:
     FIGURES.mkdir(parents=True, exist_ok=True)
     (FIGURES / "tokens_against_precision.png").write_bytes(precision_figure())
     (FIGURES / "error_per_round.png").write_bytes(round_figure())
+    (FIGURES / "statistics_tokens.png").write_bytes(grid_figure())
+    (FIGURES / "statistics_steps.png").write_bytes(steps_figure())
 
 
 if __name__ == "__main__":

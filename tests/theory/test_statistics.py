@@ -200,6 +200,8 @@ def test_gradient_descent_stays_below(seed, kappa):
         w = w - (H @ (w - best)) / beta
         error = w - best
         assert float(error.norm()) <= gd_distance(t, kappa, start) * ROUNDING + 1e-15
+        # The lemma gives half of the exponent away.
+        assert float(error.norm()) <= gd_distance(2 * t, kappa, start) * ROUNDING + 1e-15
         gap = float(0.5 * error @ H @ error)
         assert gap <= gd_gap(t, kappa, beta, start) * ROUNDING + 1e-30
         # A quadratic from zero does not overshoot at eta = 1/beta; that is special to quadratics.

@@ -1,5 +1,7 @@
 """docs/errata.md, entry by entry: the printed form is run and fails, ours is run and holds.
 
+Section 4 and Lemma A.5 here, Section 3 in test_errata_statistics.py; at the end the document itself.
+
 A test of an erratum must be able to fail on both sides: if the printed form were right, and if ours
 were wrong. "Right" is always what autograd says.
 """
@@ -43,6 +45,7 @@ from icgd.verification.cot_states import (
 )
 from icgd.verification.global_bound import expansion
 from icgd.verification.probes import run_probes
+from icgd.verification.theorem_table import checkers
 
 F64 = torch.float64
 SIZES = [(1, 2), (2, 3), (3, 3), (5, 4)]
@@ -662,12 +665,14 @@ def entries():
 
 
 def test_document_names_existing_tests():
+    here = Path(__file__).parent
     functions = {
         node.name
-        for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body
+        for name in ("test_errata.py", "test_errata_statistics.py")
+        for node in ast.parse((here / name).read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     }
-    assert len(entries()) >= 20
+    assert len(entries()) >= 38
     named = set()
     for title, body in entries():
         tests = re.findall(r"`(test_\w+)`", body)
@@ -705,3 +710,44 @@ def test_document_figures_are_the_computed_ones():
         f"{printed.printed_rows(3)['X']} against {printed.declared_rows(3)}",
     ]
     assert [figure for figure in figures if figure not in text] == []
+
+
+def test_document_figures_of_section_3_are_the_computed_ones():
+    text = " ".join(ERRATA.read_text(encoding="utf-8").split())
+    # The rows of the theorem table compute the same numbers; they must stand in both places.
+    table = checkers("COT")
+    quoted = {
+        "Definition 3.1": [r"pieces have (\d+) rows"],
+        "Lemma 3.1": [r"(7\.7e-03)", r"(9\.1e-05)", r"off by ([\d.e-]+), over", r"p\^3=(\d+)",
+                      r"combinations by (\S+)", r"n=10: (\S+) tokens"],
+        "Theorem 3.1": [r"distance ([\d.]+)", r"beta, ([\d.]+) at", r"printed ([\d.]+);",
+                        r"beta=4: (\d+)"],
+        "Theorem 3.2": [r"distance ([\d.]+)", r"beta, ([\d.]+) at", r"printed ([\d.]+)$"],
+        "Theorem 3.3": [r"gap ([\d.]+)", r"beta, ([\d.]+) at", r"stays (\S+)", r"printed (4\S+)",
+                        r"best ([\d.]+)"],
+        "C.3, last step": [r"beta=([\d.e-]+),", r"eps is (\d+)"],
+        "Lemma A.2": [r"w_1\|=([\d.]+) at", r"gives \|w_1\|=([\d.]+)", r"is ([\d.]+) off",
+                      r"starts: ([\d.]+)"],
+        "Lemma A.3": [r"are (\S+) and", r"and (\S+);", r"gap ([\d.]+)", r"printed ([\d.]+)"],
+        "Lemma A.4": [r"(w_105)", r"w_105\|=([\d.]+)", r"=[\d.]+, printed ([\d.]+);"],
+    }  # fmt: skip
+    for statement, patterns in quoted.items():
+        said = table[statement]().counterexample
+        for pattern in patterns:
+            found = re.findall(pattern, said)
+            assert found, (statement, pattern, said)
+            assert found[-1] in text, (statement, pattern, found)
+
+
+def test_document_table_of_heads_is_the_computed_one():
+    # docs/statistics.md quotes what the row of Remark 3.3 computes.
+    text = (ERRATA.parent / "statistics.md").read_text(encoding="utf-8")
+    said = checkers("COT")["Remark 3.3"]().counterexample
+    pattern = (
+        r"L=(\d+): eps=(\S+), H=(\S+) heads of (\S+) tokens \((\d+) of (\d+); nearest level (\S+)\)"
+    )
+    rows = re.findall(pattern, said)
+    assert len(rows) == 3
+    for L, eps, H, p, n, tokens, nearest in rows:
+        cells = [L, eps, H, p, n, nearest, n, tokens]
+        assert "| " + " | ".join(cells) + " |" in text
