@@ -30,11 +30,27 @@ def by_class(estimator):
 def test_the_weights_are_what_the_run_wrote(linear):
     X, y = linear
     model = icgd.InContextRidge(lam=0.1).fit(X, y)
-    again = model.program_.run(*model.prompt(X, y), steps=model.n_iter_)
+    again = model.program_.run(*model.prompt(X, y), init=model.start_, steps=model.n_iter_)
     assert torch.equal(again.weights, model.run_.weights)
     assert (model.coef_ == model.run_.weights.numpy()).all()
     assert model.run_.program is model.program_
     assert icgd.verify(model.program_, *model.prompt(X, y), steps=20).passed
+
+
+@pytest.mark.parametrize("level", [0.0, 7.0])
+def test_a_poisson_run_is_repeated_from_its_start(counts, level):
+    X, _ = counts
+    y = np.random.default_rng(0).poisson(np.exp(0.3 * X[:, 0] + level))
+    model = icgd.InContextPoissonRegressor(lam=0.01).fit(X, y)
+    assert float(model.start_[-1]) == pytest.approx(math.log(y.mean()))
+    again = model.program_.run(*model.prompt(X, y), init=model.start_, steps=model.n_iter_)
+    assert torch.equal(again.weights, model.run_.weights)
+
+
+def test_a_batch_of_classes_is_repeated_from_its_start(iris):
+    model = icgd.InContextLogisticRegression(lam=0.1).fit(*iris)
+    again = model.program_.run(*model.prompt(*iris), init=model.start_, steps=model.n_iter_)
+    assert torch.equal(again.weights, model.run_.weights)
 
 
 @pytest.mark.parametrize("estimator", LINEAR, ids=by_class)
@@ -258,3 +274,20 @@ def test_probabilities_of_a_row_no_class_claims_are_even(iris):
     direction = -np.linalg.lstsq(model.coef_, np.ones(3), rcond=None)[0]
     proba = model.predict_proba([1e4 * direction])
     assert proba == pytest.approx(np.full((1, 3), 1 / 3))
+
+
+@pytest.mark.parametrize("scale", [1, 15, 40, 1000])
+def test_classes_that_are_all_certain_are_told_apart_by_their_scores(iris, scale):
+    X, y = iris
+    model = icgd.InContextLogisticRegression(lam=1e-3, tol=1e-3).fit(X, y)
+    scores = model.decision_function(scale * X)
+    assert (scores == scale * X @ model.coef_.T + model.intercept_).all()
+    assert (model.predict(scale * X) == model.classes_[scores.argmax(axis=1)]).all()
+
+
+def test_scores_of_two_classes_are_one_column(linear):
+    X, y = linear
+    model = icgd.InContextLogisticRegression().fit(X, y > 2)
+    scores = model.decision_function(X)
+    assert scores.shape == (60,)
+    assert (model.predict(X) == (scores > 0)).all()

@@ -31,6 +31,8 @@ class InContextLinearModel(InContextEstimator):
     constant and the features then point almost the same way. Squared losses have their targets centred
     as well and need no intercept in the prompt at all; the others fit b in context. Predictions are the
     transformer's own for x - x_mean_, plus y_mean_.
+
+    `program_.run(*prompt(X, y), init=start_, steps=n_iter_)` is run_ once more, to the last bit.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -97,6 +99,7 @@ class InContextLinearModel(InContextEstimator):
             outcome = descend(task, int(self.steps), 0.0)
         self._warn(outcome)
         self.program_, self.run_ = outcome.program, outcome.run
+        self.start_ = start.clone()
         self.n_iter_, self.error_bound_ = outcome.n_steps, outcome.standing.distance
         w = self.run_.weights.numpy()
         self.coef_ = w[..., : X.shape[1]].copy()

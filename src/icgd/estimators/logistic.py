@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from icgd.estimators.base import Array
 from icgd.estimators.linear_model import InContextLinearModel
 from icgd.problems import GLM, LinearModel
+
+SAME = 2.0**-48
+"""Relative difference of probabilities that may be rounding alone."""
 
 
 class InContextLogisticRegression(ClassifierMixin, InContextLinearModel):
@@ -31,7 +34,7 @@ class InContextLogisticRegression(ClassifierMixin, InContextLinearModel):
 
     After fit: classes_, coef_ and intercept_ (one row for two classes, else one per class), program_,
     run_, n_iter_, error_bound_ (proved bound on the distance to the minimiser, the largest of the
-    classes'), n_features_in_, feature_names_in_, x_mean_. The curvature of the loss changes with the
+    classes'), start_, n_features_in_, feature_names_in_, x_mean_. The curvature of the loss changes with the
     weights; error_bound_ uses that at the weights found and how fast it can fall off from there, and is
     infinite further away than that allows. Separable classes without a penalty have no minimiser, and
     the fit ends with a ConvergenceWarning.
@@ -69,9 +72,23 @@ class InContextLogisticRegression(ClassifierMixin, InContextLinearModel):
         even = np.full_like(each, 1 / len(self.classes_))
         return np.divide(each, total, out=even, where=total > 0)
 
+    def decision_function(self, X: Any) -> Array:
+        """Scores X @ coef_.T + intercept_, one column per class, or (n,) for two classes.
+
+        This is linear algebra on the weights the transformer wrote, not an answer of the transformer.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        scores: Array = X @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of every row."""
+        """The most probable class of every row; of classes that tie, the one with the largest score."""
         proba = self.predict_proba(X)
+        if len(self.classes_) > 2:
+            # Far out several classes are certain, or all impossible, and only scores tell them apart.
+            ties = proba >= (1 - SAME) * proba.max(axis=1, keepdims=True)
+            proba = np.where(ties, self.decision_function(X), -np.inf)
         return self.classes_[proba.argmax(axis=1)]
 
     def _problem(self, n_features: int) -> LinearModel:
