@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -67,6 +68,26 @@ def test_curvature_is_that_of_autograd():
     standing = Landscape(problem, X, y).standing(w, lr=0.1)
     assert standing.alpha == pytest.approx(float(values[0]), rel=1e-12)
     assert standing.beta == pytest.approx(float(values[-1]), rel=1e-12)
+
+
+@pytest.mark.parametrize("gap", [6e-8, 1e-7, 2e-7])
+@pytest.mark.parametrize("seed", range(4))
+def test_rounding_does_not_raise_the_smallest_curvature(seed, gap):
+    """Nearly parallel features: their curvature is below the rounding in X^T X."""
+    random = np.random.default_rng(seed)
+    a = random.normal(size=1000)
+    X = np.column_stack([a, a + gap * random.normal(size=1000)])
+    w = torch.zeros(2, dtype=torch.float64)
+    land = Landscape(icgd.Ridge(2), torch.tensor(X), torch.tensor(a))
+    alpha = Fraction(land.standing(w, lr=0.1).alpha)
+    assert alpha > 0
+    rows = [(Fraction(u), Fraction(v)) for u, v in X.tolist()]
+    uu, uv, vv = (sum(r[i] * r[j] for r in rows) / 1000 for i, j in ((0, 0), (0, 1), (1, 1)))
+    # H - alpha I is still positive semidefinite, in exact arithmetic.
+    assert uu > alpha
+    assert (uu - alpha) * (vv - alpha) >= uv**2
+    # And little is given away.
+    assert (uu - alpha * Fraction(101, 100)) * (vv - alpha * Fraction(101, 100)) < uv**2
 
 
 def test_least_squares_without_full_rank_is_bounded_within_the_span():

@@ -86,17 +86,17 @@ class Landscape:
         problem = self.problem
         following = problem.prox(w - lr * problem.gradient(w, self.X, self.y), lr)
         move = float((w - following).norm())
-        hessian = self._hessian(w)
-        alpha = self._alpha(hessian, w, following)
+        alpha = self._alpha(w, following)
         G = (move + rounding) / lr
         return Standing(
             self._reached(G, alpha) + (lr * G if self._sparse else 0.0), move, rounding, alpha,
-            _eigenvalues(hessian)[1], float(problem.objective(w, self.X, self.y)),
+            self.beta(w), float(problem.objective(w, self.X, self.y)),
         )  # fmt: skip
 
     def beta(self, w: Tensor) -> float:
         """The largest curvature at w."""
-        return _eigenvalues(self._hessian(w))[1]
+        hessian = self._hessian(w)
+        return float(torch.linalg.eigvalsh(hessian)[-1]) if len(hessian) else 0.0
 
     def _reached(self, G: float, alpha: float) -> float:
         if alpha == 0:
@@ -107,13 +107,18 @@ class Landscape:
             return G / alpha
         return -math.log1p(-z) / R if z < 1 else math.inf
 
-    def _hessian(self, w: Tensor) -> Tensor:
-        spec = self.problem.spec
+    def _bend(self, w: Tensor) -> Tensor:
+        """l'' of every example."""
         scores = self.problem.scores(w, self.X)
         with torch.enable_grad():
             point = scores.detach().requires_grad_(True)
-            (bend,) = torch.autograd.grad(spec.loss.slope_of(point, self.y).sum(), point)
-        hessian = self.rows.T @ (bend.unsqueeze(1) * self.rows) / len(self.rows)
+            slope = self.problem.spec.loss.slope_of(point, self.y)
+            (bend,) = torch.autograd.grad(slope.sum(), point)
+        return bend
+
+    def _hessian(self, w: Tensor) -> Tensor:
+        spec = self.problem.spec
+        hessian = self.rows.T @ (self._bend(w).unsqueeze(1) * self.rows) / len(self.rows)
         if spec.penalty == "l2":
             hessian.diagonal()[: spec.n_features].add_(spec.lam)
         if not bool(hessian.isfinite().all()):
@@ -123,15 +128,32 @@ class Landscape:
             )
         return hessian
 
-    def _alpha(self, hessian: Tensor, w: Tensor, following: Tensor) -> float:
+    def _alpha(self, w: Tensor, following: Tensor) -> float:
+        root = self._root(w)
         if self._sparse:
-            kept = self._can_be_nonzero(w) | (w != 0) | (following != 0)
-            hessian = hessian[kept][:, kept]
+            root = root[:, self._can_be_nonzero(w) | (w != 0) | (following != 0)]
         elif self.basis is not None:
-            hessian = self.basis @ hessian @ self.basis.T
-        low, high = _eigenvalues(hessian)
-        # Eigenvalues are found up to a few roundings of the largest.
-        return max(0.0, low - 8 * len(hessian) * UNIT * high) if len(hessian) else math.inf
+            root = root @ self.basis.T
+        return _least(root) ** 2 if root.shape[1] else math.inf
+
+    def _root(self, w: Tensor) -> Tensor:
+        """A with A^T A at most the Hessian.
+
+        Rounding moves eigenvalues of the Hessian by UNIT times the largest, and so may raise a small one
+        many times over. Singular values of A move by UNIT times the largest of A, and their squares
+        are what is wanted.
+        """
+        spec, bend = self.problem.spec, self._bend(w)
+        if self.growth:
+            # l'' as computed may be too large, from rounding in the scores and in g (1 - g).
+            scores = self.problem.scores(w, self.X)
+            off = 2 * self.rows.shape[1] * UNIT * (self.rows.abs() @ w.abs())
+            bend = bend * torch.exp(-self.growth * off) - 8 * UNIT * spec.loss.slope(scores).abs()
+        root = (bend.clamp(min=0) / len(self.rows)).sqrt().unsqueeze(1) * self.rows
+        if spec.penalty == "l2" and spec.lam:
+            d = spec.n_features
+            root = torch.cat([root, math.sqrt(spec.lam) * torch.eye(d, root.shape[1]).to(root)])
+        return root
 
     def _can_be_nonzero(self, w: Tensor) -> Tensor:
         """Features that may be non-zero at the lasso's minimiser, by the duality gap.
@@ -157,8 +179,11 @@ def _row_space(rows: Tensor) -> Tensor:
     return right[size > max(rows.shape) * 2 * UNIT * size[0]]
 
 
-def _eigenvalues(matrix: Tensor) -> tuple[float, float]:
-    if not len(matrix):
-        return 0.0, 0.0
-    values = torch.linalg.eigvalsh(matrix)
-    return float(values[0]), float(values[-1])
+def _least(root: Tensor) -> float:
+    """The smallest singular value, less what rounding can have added to it.
+
+    With more columns than rows it is the smallest on the span of the rows.
+    """
+    values = torch.linalg.svdvals(root)
+    slack = (max(root.shape) + 8 * root.shape[1]) * UNIT
+    return max(0.0, float(values[-1] - slack * values[0]))
