@@ -158,6 +158,31 @@ def test_the_cap_is_announced(linear, estimator):
     assert "tolerance: 1.000e-06" in str(warning.message)
 
 
+@pytest.mark.parametrize("lam", [0.0, 1e-4])
+@pytest.mark.parametrize("estimator", SQUARED, ids=by_class)
+def test_large_features_do_not_pass_for_converged(estimator, lam):
+    """All coefficients are below tol; predictions are not settled for all that."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 2)) * [1e6, 1e8]
+    y = X[:, 0] * 1e-6 + 0.01 * random.normal(size=200)
+    with pytest.warns(ConvergenceWarning, match="predictions settle only at a distance of"):
+        model = estimator(lam=lam, max_iter=300).fit(X, y)
+    assert model.n_iter_ == 300
+    assert model.error_bound_ <= model.tol
+
+
+def test_small_targets_are_fitted_and_not_called_zero(linear):
+    X, y = linear
+    model = icgd.InContextRidge(lam=0.0).fit(X, y * 1e-8)
+    assert model.score(X, y * 1e-8) > 0.99
+
+
+def test_large_features_of_one_size_are_fitted(linear):
+    X, y = linear
+    model = icgd.InContextRidge(lam=0.0).fit(X * 1e8, y)
+    assert model.score(X * 1e8, y) > 0.99
+
+
 def test_a_tolerance_below_rounding_is_announced(linear):
     with pytest.warns(ConvergenceWarning, match=r"down to rounding errors.*Increase tol"):
         model = icgd.InContextRidge(tol=1e-300).fit(*linear)

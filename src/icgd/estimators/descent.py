@@ -45,11 +45,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished descent; `standing` is the worst of its problems'."""
+    """A finished descent; `standing` is the worst of its problems', `needed` the distance asked for."""
 
     program: Program
     run: Run
     standing: Standing
+    needed: float
     collinear: bool
     too_fast: bool = False
 
@@ -62,6 +63,8 @@ class Outcome:
 def descend(task: Task, limit: int, tol: float) -> Outcome:
     """Run until the distance to the minimiser is at most tol, or for `limit` steps; tol = 0 for all.
 
+    Where features are large the distance has to be smaller still, until predictions have settled as
+    well (Landscape.needed).
     lr is 1/beta with the curvature at the start, which for squares and the logistic loss is the largest
     there is. The exponential bends more further out: where lr turns out too large, the run starts again
     with a smaller one. A head that leaves its range makes it start again with twice the range.
@@ -96,6 +99,7 @@ def _attempt(
 ) -> Outcome:
     lr = float(program.config["optimizer"]["lr"])
     bound = step_bound(program, "structured")
+    needed = min(lane.needed(tol) for lane in lanes)
 
     def standing(w: Tensor) -> Standing:
         rounding = bound(w, task.X, task.y).norm(dim=-1).reshape(-1).tolist()
@@ -110,11 +114,11 @@ def _attempt(
         now = standing(w)
         done = run.cost.rounds
         too_fast = _too_fast(before, now, lr, chunk)
-        near = tol > 0 and (now.distance <= tol or now.stalled)
+        near = tol > 0 and (now.distance <= needed or now.stalled)
         if too_fast or near or done >= limit:
             collinear = any(lane.collinear for lane in lanes)
-            return Outcome(program, run, now, collinear, too_fast)
-        chunk = min(_next_chunk(done, chunk, before, now, tol), limit - done)
+            return Outcome(program, run, now, needed, collinear, too_fast)
+        chunk = min(_next_chunk(done, chunk, before, now, needed), limit - done)
         before = now
 
 

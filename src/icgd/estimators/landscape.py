@@ -29,6 +29,9 @@ UNIT = 2.0**-53
 GROWTH = {"squared": 0.0, "logistic": 1.0, "poisson": 1.0}
 """Bound on |l'''| / l'' of a loss."""
 
+SMALL = 1e-6
+"""Share of rms(y) below which a tolerance is taken to be in the units of y."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -92,6 +95,22 @@ class Landscape:
             self._reached(G, alpha) + (lr * G if self._sparse else 0.0), move, rounding, alpha,
             self.beta(w), float(problem.objective(w, self.X, self.y)),
         )  # fmt: skip
+
+    def needed(self, tol: float) -> float:
+        """The distance at which weights count as converged: tol, or less for predictions to settle.
+
+        A distance t moves predictions by at most t * largest singular value / sqrt(n) (root mean
+        square). That must be within tol of their size: of rms(y) for squares, of 1 for the scores of the
+        others. A tol below SMALL * rms(y) can only have been meant in the units of small targets.
+        """
+        n = len(self.rows)
+        spread = (
+            float(torch.linalg.svdvals(self.rows)[0]) / math.sqrt(n) if self.rows.numel() else 0.0
+        )
+        size = 1.0 if self.growth else float(self.y.norm()) / math.sqrt(n)
+        allowed = max(tol * size, min(tol, SMALL * size))
+        # Targets that are all 0 are met by weights 0: nothing has to settle.
+        return min(tol, allowed / spread) if spread > 0 and size > 0 else tol
 
     def beta(self, w: Tensor) -> float:
         """The largest curvature at w."""

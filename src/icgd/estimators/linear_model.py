@@ -115,13 +115,15 @@ class InContextLinearModel(InContextEstimator):
                 "there is more than one minimiser. Gradient descent approaches the one of least norm. Use "
                 "lam > 0 or remove collinear features."
             )
-        if self.steps != "auto" or standing.distance <= self.tol:
+        if self.steps != "auto" or standing.distance <= outcome.needed:
             return
         kappa = f"{standing.kappa:.3g}" if math.isfinite(standing.kappa) else "infinite"
         numbers = (
             f"Bound on the distance to the minimiser: {standing.distance:.3e}, tolerance: {self.tol:.3e}, "
             f"condition number: {kappa}."
         )
+        if outcome.needed < self.tol:
+            numbers += f" Features are large, so predictions settle only at a distance of {outcome.needed:.3e}."
         if standing.alpha == 0:
             _announce(
                 "Objective did not converge provably: features that can matter at the minimiser are linearly "

@@ -29,7 +29,9 @@ class InContextLogisticRegression(ClassifierMixin, InContextLinearModel):
     lam            weight of the penalty, >= 0
     fit_intercept  whether to fit b
     steps          gradient steps; "auto": until the distance to the minimiser is provably <= tol
-    tol            for steps="auto", on the Euclidean distance in the units of coef_
+    tol            for steps="auto", on the Euclidean distance in the units of coef_; where features are
+                   large the distance must also be too small to move scores by more than tol
+                   in root mean square
     max_iter       for steps="auto", most steps taken before a ConvergenceWarning
 
     After fit: classes_, coef_ and intercept_ (one row for two classes, else one per class), program_,

@@ -44,7 +44,9 @@ class InContextRidge(InContextRegressor):
     lam            weight of the penalty, >= 0
     fit_intercept  whether to fit b
     steps          gradient steps; "auto": until the distance to the minimiser is provably <= tol
-    tol            for steps="auto", on the Euclidean distance in the units of coef_
+    tol            for steps="auto", on the Euclidean distance in the units of coef_; where features are
+                   large the distance must also be too small to move predictions by more than
+                   tol * rms(y), y centred (Poisson: scores by more than tol), in root mean square
     max_iter       for steps="auto", most steps taken before a ConvergenceWarning
 
     After fit: coef_, intercept_, program_ (the transformer), run_ (its run), n_iter_ (steps taken),
