@@ -197,9 +197,38 @@ def test_collinear_features_without_penalty_are_announced(linear, estimator, ste
     with pytest.warns(ConvergenceWarning, match="condition number is infinite") as caught:
         model = estimator(lam=0.0, steps=steps).fit(X, y)
     assert len(caught) == 1
-    # What it converges to is named in the warning, and bounded all the same.
+    # What it converges to is named in the warning; with dependence down to rounding, nothing is proved.
     least = np.linalg.lstsq(X - X.mean(axis=0), y - y.mean(), rcond=None)[0]
+    assert np.linalg.norm(model.coef_ - least) <= 1e-6
+    assert model.error_bound_ == math.inf
+
+
+def test_a_feature_in_tiny_units_is_not_a_dependent_one():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(100, 2)) * [1.0, 1e-14]
+    with pytest.warns(ConvergenceWarning, match="Objective did not converge") as caught:
+        model = icgd.InContextRidge(lam=0.0, fit_intercept=False, max_iter=100).fit(
+            X, X @ [1, 1e14]
+        )
+    assert len(caught) == 1
+    assert np.linalg.norm(model.coef_ - [1, 1e14]) <= model.error_bound_ < math.inf
+
+
+def test_more_features_than_examples_are_bounded_from_the_nearest_minimiser():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(5, 30)), random.normal(size=5)
+    with pytest.warns(ConvergenceWarning, match="condition number is infinite"):
+        model = icgd.InContextRidge(lam=0.0, fit_intercept=False).fit(X, y)
+    least = np.linalg.lstsq(X, y, rcond=None)[0]
     assert np.linalg.norm(model.coef_ - least) <= model.error_bound_ <= 1e-6
+
+
+def test_a_constant_feature_without_penalty_changes_nothing(linear):
+    X, y = linear
+    with pytest.warns(ConvergenceWarning, match="condition number is infinite"):
+        model = icgd.InContextRidge(lam=0.0).fit(np.column_stack([X, np.full(60, 0.1)]), y)
+    assert model.coef_[-1] == 0
+    assert model.error_bound_ <= model.tol
 
 
 def test_collinear_features_of_a_classifier_are_announced(linear):

@@ -52,6 +52,7 @@ class Outcome:
     standing: Standing
     needed: float
     collinear: bool
+    dropped: bool
     too_fast: bool = False
 
     @property
@@ -117,7 +118,8 @@ def _attempt(
         near = tol > 0 and (now.distance <= needed or now.stalled)
         if too_fast or near or done >= limit:
             collinear = any(lane.collinear for lane in lanes)
-            return Outcome(program, run, now, needed, collinear, too_fast)
+            dropped = any(lane.dropped for lane in lanes)
+            return Outcome(program, run, now, needed, collinear, dropped, too_fast)
         chunk = min(_next_chunk(done, chunk, before, now, needed), limit - done)
         before = now
 

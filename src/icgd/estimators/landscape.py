@@ -71,7 +71,7 @@ class Landscape:
         spec = problem.spec
         self.rows = torch.cat([X, X.new_ones(len(X), 1)], dim=1) if spec.intercept else X
         self.reach = float(self.rows.norm(dim=1).max())
-        self.basis = None if spec.lam else _row_space(self.rows)
+        self.basis, self.dropped = (None, False) if spec.lam else _row_space(self.rows)
         self.growth = GROWTH[spec.loss.name]
         self._sparse = bool(spec.penalty == "l1" and spec.lam)
 
@@ -80,7 +80,8 @@ class Landscape:
         """Whether features are linearly dependent with no penalty to choose between them.
 
         Gradient descent from 0 never leaves the span of the examples, so it finds the minimiser of
-        least norm, and within that span the bound still holds.
+        least norm, and within that span the bound still holds. If directions were `dropped` from it for
+        being as small as rounding, the data may not be dependent at all, and nothing is proved.
         """
         return self.basis is not None and len(self.basis) < self.rows.shape[1]
 
@@ -192,10 +193,29 @@ class Landscape:
         return (X.T @ theta).abs() + X.norm(dim=0) * radius >= 1
 
 
-def _row_space(rows: Tensor) -> Tensor:
-    """An orthonormal basis of the span of the rows."""
-    _, size, right = torch.linalg.svd(rows, full_matrices=False)
-    return right[size > max(rows.shape) * 2 * UNIT * size[0]]
+def _row_space(rows: Tensor) -> tuple[Tensor | None, bool]:
+    """An orthonormal basis of the span of the rows, None for all of space; whether any was dropped.
+
+    The rank is that of columns of length 1: a feature in small units is not a dependent one.
+    """
+    used = (rows != 0).any(dim=0)
+    sizes = torch.linalg.svdvals(_unit(rows[:, used]))
+    rank = int((sizes > max(rows.shape) * 2 * UNIT * sizes[0]).sum()) if len(sizes) else 0
+    if rank == rows.shape[1]:
+        return None, False
+    return torch.linalg.svd(rows, full_matrices=False).Vh[:rank], rank < len(sizes)
+
+
+def _unit(matrix: Tensor) -> Tensor:
+    return matrix / _lengths(matrix)
+
+
+def _lengths(matrix: Tensor) -> Tensor:
+    """Of the columns, 1 for those that are 0."""
+    # Twice, as the squares of a tiny column underflow.
+    top = matrix.abs().amax(dim=0)
+    top = torch.where(top > 0, top, torch.ones_like(top))
+    return top * (matrix / top).norm(dim=0).clamp(min=1)
 
 
 def _least(root: Tensor) -> float:
@@ -203,6 +223,12 @@ def _least(root: Tensor) -> float:
 
     With more columns than rows it is the smallest on the span of the rows.
     """
-    values = torch.linalg.svdvals(root)
     slack = (max(root.shape) + 8 * root.shape[1]) * UNIT
-    return max(0.0, float(values[-1] - slack * values[0]))
+    values = torch.linalg.svdvals(root)
+    least = float(values[-1] - slack * values[0])
+    if root.shape[1] <= root.shape[0]:
+        # |A v| >= least(A / lengths) * min(lengths) |v| is better where features differ in units.
+        lengths = _lengths(root)
+        values = torch.linalg.svdvals(root / lengths)
+        least = max(least, float((values[-1] - slack * values[0]) * lengths.min()))
+    return max(0.0, least)

@@ -88,7 +88,7 @@ class InContextLinearModel(InContextEstimator):
     def _fit(self, X: Array, y: Array) -> Self:
         """Fit checked features and targets."""
         problem = self._problem(X.shape[1])
-        self.x_mean_ = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])
+        self.x_mean_ = _means(X) if self.fit_intercept else np.zeros(X.shape[1])
         self.y_mean_ = float(y.mean()) if self.fit_intercept and not problem.spec.intercept else 0.0
         rows, targets = self._prompt(X, y)
         start = self._start(problem, targets)
@@ -100,7 +100,9 @@ class InContextLinearModel(InContextEstimator):
         self._warn(outcome)
         self.program_, self.run_ = outcome.program, outcome.run
         self.start_ = start.clone()
-        self.n_iter_, self.error_bound_ = outcome.n_steps, outcome.standing.distance
+        self.n_iter_ = outcome.n_steps
+        # The minimiser of dropped directions is out of sight: rounding decides whether there is one.
+        self.error_bound_ = math.inf if outcome.dropped else outcome.standing.distance
         w = self.run_.weights.numpy()
         self.coef_ = w[..., : X.shape[1]].copy()
         b = w[..., X.shape[1]] if problem.spec.intercept else 0.0
@@ -111,9 +113,9 @@ class InContextLinearModel(InContextEstimator):
         standing = outcome.standing
         if outcome.collinear:
             _announce(
-                "The features are linearly dependent and lam = 0: the condition number is infinite and "
-                "there is more than one minimiser. Gradient descent approaches the one of least norm. Use "
-                "lam > 0 or remove collinear features."
+                "The features are linearly dependent to machine precision and lam = 0: the condition "
+                "number is infinite and there is more than one minimiser. Gradient descent approaches the "
+                "one of least norm. Use lam > 0 or remove collinear features."
             )
         if self.steps != "auto" or standing.distance <= outcome.needed:
             return
@@ -158,6 +160,11 @@ class InContextLinearModel(InContextEstimator):
             problem, GD(lr=lr), radius=radius,
             target_radius=program.config["options"]["target_radius"],
         )  # fmt: skip
+
+
+def _means(X: Array) -> Array:
+    """Means of the columns; exact for constant ones, which rounding would leave with a slope."""
+    return np.where(np.ptp(X, axis=0) == 0, X[0], X.mean(axis=0))
 
 
 def linear_radius(y: Tensor) -> float:

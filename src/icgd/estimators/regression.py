@@ -50,7 +50,8 @@ class InContextRidge(InContextRegressor):
     max_iter       for steps="auto", most steps taken before a ConvergenceWarning
 
     After fit: coef_, intercept_, program_ (the transformer), run_ (its run), n_iter_ (steps taken),
-    error_bound_ (proved bound on the distance of `run_.weights` to the minimiser for the prompt),
+    error_bound_ (proved bound on the distance of `run_.weights` to the minimiser for the prompt, infinite
+    if lam = 0 and features are dependent to machine precision),
     n_features_in_, feature_names_in_, and x_mean_, y_mean_, by which the prompt was moved: `prompt(X, y)`
     is what the transformer saw, and start_ the weights it began with. Gradient descent needs about
     kappa log(1/tol) steps with the condition number kappa of the features: standardise them first.
