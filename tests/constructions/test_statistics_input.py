@@ -31,6 +31,23 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "link": (lambda: icgd.GLM(2, "probit"), "`link` must be one of .*logistic"),
     "loss": (lambda: icgd.LinearModel(2, "l1"), "`loss` must be one of .*huber"),
     "loss type": (lambda: icgd.LinearModel(2, 3), "`loss` must be one of"),  # type: ignore[arg-type]
+    "reserved name": (
+        lambda: icgd.residual_loss(torch.cosh, name="squared"),
+        "`name` must not be that of a built-in loss"),
+    "not a torch function": (
+        lambda: icgd.compile(icgd.GLM(2, lambda s: float(s.sum())), icgd.GD(0.1)),  # type: ignore[arg-type]
+        "`loss` must have a finite slope"),
+    "infinite slope": (
+        lambda: icgd.compile(icgd.GLM(2, torch.log), icgd.GD(0.1)), "`loss` must have a finite slope"),
+    "useless certificate": (
+        lambda: icgd.compile(
+            icgd.LinearModel(2, icgd.residual_loss(lambda r: r.abs() ** 1.5)), icgd.GD(0.1)),
+        "cannot be read off this grid|finite slope"),
+    "auto without y_radius": (
+        lambda: icgd.compile(
+            icgd.LinearModel(2, icgd.joint_loss(lambda s, y: (y * s) ** 2), x_radius=1.0, w_radius=1.0),
+            icgd.GD()),
+        "needs y_radius"),
     "delta": (lambda: icgd.huber(0.0), "`delta` must be a finite number > 0"),
     "x_radius": (lambda: icgd.Ridge(2, x_radius=-1.0), "`x_radius` must be > 0. Got -1.0"),
     "lr": (lambda: icgd.GD(lr=0.0), "`lr` must be a finite number > 0 or 'auto'. Got 0.0"),
@@ -108,3 +125,10 @@ def test_collinear_features_without_penalty_are_said_to_have_no_minimiser() -> N
     check = icgd.verify(icgd.compile(icgd.Ridge(2), icgd.GD(0.1)), twice, Y, steps=5)
     assert check.passed
     assert any("kappa infinite" in note for note in check.notes)
+
+
+def test_a_huber_loss_of_any_width_is_saved(tmp_path) -> None:
+    program = icgd.compile(icgd.LinearModel(2, icgd.huber(1 / 3)), icgd.GD(0.1), n_grid=64)
+    program.save_pretrained(tmp_path)
+    again = icgd.Program.from_pretrained(tmp_path)
+    assert torch.equal(program.run(X, Y, steps=3).weights, again.run(X, Y, steps=3).weights)

@@ -80,7 +80,7 @@ def test_the_minimiser_is_scikit_learns(name: str) -> None:
 def test_separable_classes_have_no_minimiser() -> None:
     X = torch.tensor([[1.0], [2.0], [-1.0], [-2.0]], dtype=torch.float64)
     y = torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
-    with pytest.raises(icgd.AssumptionViolated, match=r"no .*minimiser"):
+    with pytest.raises(icgd.AssumptionViolated, match=r"no minimiser .*separable"):
         minimiser(icgd.GLM(1, "logistic"), X, y)
 
 

@@ -118,3 +118,27 @@ def test_every_single_change_of_a_weight_is_noticed(name: str) -> None:
     print(f"{name}: {rejected} rejected, {len(excluded)} excluded: {excluded}")
     assert survived == []
     assert rejected >= 60
+
+
+def test_constants_know_what_a_residual_loss_bends_with() -> None:
+    """It bends with s - y: targets far out make a flat, slowly converging problem."""
+    problem = icgd.LinearModel(
+        1, icgd.residual_loss(lambda r: r.abs() + torch.nn.functional.softplus(-2 * r.abs()))
+    )
+    X = torch.tensor([[1.0], [1.0], [0.5]], dtype=torch.float64)
+    y = torch.tensor([3.0, -3.0, 3.0], dtype=torch.float64)
+    _, beta = problem.constants_on(X, 1.0, 3.0)
+    check = icgd.verify(icgd.compile(problem, icgd.GD(1 / beta)), X, y, steps=30)
+    assert check.passed, check.notes
+
+
+def test_the_oracle_of_a_steep_link_is_exact() -> None:
+    problem = icgd.GLM(1, lambda s: torch.sigmoid(30 * s))
+    s = torch.linspace(-2, 2, 41, dtype=torch.float64).requires_grad_(True)
+    (slope,) = torch.autograd.grad(problem.spec.loss.of(s, torch.zeros_like(s)).sum(), s)
+    assert torch.equal(slope, torch.sigmoid(30 * s.detach()))
+
+
+def test_an_estimated_certificate_is_said() -> None:
+    check = checked(LINEAR_BY_NAME["joint"], steps=3)
+    assert any("estimates" in note for note in check.notes)

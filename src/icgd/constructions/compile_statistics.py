@@ -95,6 +95,11 @@ def compile_statistics(
             f"certified to {reached:.2g}; the wanted error is {wanted:.2g}. Raise n_grid, or compile with a "
             "smaller radius."
         )
+    if not math.isfinite(reached) or reached > 1.0 + float(made.slope.values.abs().max()):
+        raise AssumptionViolated(
+            f"The slope of {spec.loss.name!r} cannot be read off this grid: its certificate is {reached:.2g}. "
+            "Is it smooth on |s| <= radius? Otherwise say kinked=True, or compile with a smaller radius."
+        )
     if spec.loss.name not in LOSSES and not spec.loss.name.startswith("huber["):
         # A function of the user's own: its fitted tokens are kept, so that the program can be loaded.
         config["tables"] = {"slope": _stored(made.slope)}
@@ -115,6 +120,7 @@ def _describe(spec: LinearModelSpec) -> dict[str, Any]:
         "n_features": spec.n_features, "loss": spec.loss.name, "form": spec.loss.form,
         "kinked": spec.loss.kinked, "lam": spec.lam, "penalty": spec.penalty,
         "intercept": spec.intercept, "x_radius": spec.x_radius, "w_radius": spec.w_radius,
+        "y_radius": spec.y_radius,
     }  # fmt: skip
 
 
@@ -164,7 +170,7 @@ def build(config: Mapping[str, Any]) -> Program:
     p = config["problem"]
     spec = LinearModelSpec(
         p["n_features"], _loss(p), p["lam"], p["penalty"], p["intercept"], p["x_radius"],
-        p["w_radius"],
+        p["w_radius"], p["y_radius"],
     )  # fmt: skip
     options = statistics_options(config)
     if "tables" not in config:

@@ -119,7 +119,8 @@ def update_layer(
             skips.append(Skip("last/negative", "label", (), -1.0, dtype))
     pre = FeedForward(Layout.stack(last=block), work, parts, skips)
     attention = SampleAttention(work, _banks(spec, lr, tables, options))
-    return Layer(pre, attention, _post(spec, lr, dtype), options.grid.radius)
+    # A native sigmoid has no range; it is watched all the same, for numbers that are none.
+    return Layer(pre, attention, _post(spec, lr, dtype), tables.slope.radius)
 
 
 @dataclass(frozen=True)
@@ -170,13 +171,12 @@ def _banks(
         )  # fmt: skip
 
     s = _predictor(spec, sample, one)
-    finite = tables.slope.radius != float("inf")
     if form == "residual":
         s.append(QueryTerm("one", "y", -1.0))
     readings = {"s": s}
     if form == "joint":
         readings["y"] = [QueryTerm("one", "y")]
-    banks = [bank("slope", readings, tables.slope, -1.0, watched=finite)]
+    banks = [bank("slope", readings, tables.slope, -1.0, watched=True)]
     if tables.target is not None:
         # |y| is checked when the examples come in.
         targets = {"y": [QueryTerm("one", "y")]}
@@ -222,9 +222,8 @@ def prediction_layer(spec: LinearModelSpec, tables: Tables, options: StatisticsO
     bank = SampleBank(
         "prediction", {"s": _predictor(spec, "x", "one")}, [SamplePath("one", "prediction")],
         table.rates, table.offset, table.values, layout=work, radius=table.radius, dtype=dtype,
-        watched=table.radius != float("inf"),
     )  # fmt: skip
     target = "positive" if spec.loss.form == "margin" else "y"
     post = FeedForward(work, block, {}, [Skip("prediction", target, (), 1.0, dtype)])
     pre = FeedForward(Layout.stack(last=block), work, {}, skips)
-    return Layer(pre, SampleAttention(work, [bank]), post, options.grid.radius)
+    return Layer(pre, SampleAttention(work, [bank]), post, table.radius)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -43,6 +42,7 @@ class StatisticsCodec:
         # The heads as compiled and certified; an altered program may hold others.
         self.tables = tables
         self.target_radius = options.target_radius
+        self._predicted = torch.Size()
         # A one-element list holding a live parameter: it follows the program to other devices.
         self._like = like
 
@@ -88,6 +88,7 @@ class StatisticsCodec:
                 )
             w = w.unsqueeze(1)
         # One block of one token per row: the prediction for a row depends on no other.
+        self._predicted = x.shape[:-1]
         rows = x.reshape(-1, 1, self.spec.n_features)
         w = w.expand(*x.shape[:-1], self.n_weights).reshape(-1, self.n_weights)
         block = self._block(rows, None, w)
@@ -97,15 +98,13 @@ class StatisticsCodec:
         """See Codec."""
         value = block.value("positive" if self.spec.loss.form == "margin" else "y")
         if not isinstance(value, Tensor):
-            return self.like.new_full((1,), float(value))
+            return self.like.new_full(self._predicted, float(value))
         return value.reshape(-1)
 
     def join(self, outputs: list[Tensor], X: Any) -> Tensor:
         """See Codec."""
         (flat,) = outputs
-        x = self._features(X)
-        shape = x.shape[:-1] if flat.numel() == math.prod(x.shape[:-1]) else (-1, x.shape[-2])
-        return flat.expand(math.prod(x.shape[:-1]) if flat.numel() == 1 else -1).reshape(shape)
+        return flat.reshape(self._predicted)
 
     def problems(self, X: Any, Y: Any, init: Any) -> list[tuple[Tensor, Tensor, Tensor]]:
         """The independent problems in checked data, one (X, y, w) each."""

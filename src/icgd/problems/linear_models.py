@@ -35,10 +35,11 @@ class LinearModelSpec:
     intercept: bool
     x_radius: float | None
     w_radius: float | None
+    y_radius: float | None = None
 
 
 class LinearModel:
-    """Minimise 1/n sum_i l(w.x_i + b, y_i) + lam/2 |w|^2 for any loss of `icgd.losses`.
+    """Minimise 1/n sum_i l(w.x_i + b, y_i) + lam/2 |w|^2 for any loss of problems/losses.py.
 
     Statement: [COT] Lemma 3.1
 
@@ -49,11 +50,12 @@ class LinearModel:
     intercept   whether to fit b as well; the last entry of the weights
     x_radius    bound on |x| (Euclidean), needed for GD(lr="auto") only
     w_radius    bound on |w|, needed for lr="auto" where the loss bends more the further out
+    y_radius    bound on |y|, needed for lr="auto" where the bend depends on y
 
     Differs from the paper: mean instead of sum over examples, an optional intercept.
 
     >>> LinearModel(3, loss="huber", lam=0.1)
-    LinearModel(n_features=3, loss='huber[1]', lam=0.1, penalty='l2', intercept=False)
+    LinearModel(n_features=3, loss='huber[1.0]', lam=0.1, penalty='l2', intercept=False)
     """
 
     penalty: Penalty = "l2"
@@ -61,6 +63,7 @@ class LinearModel:
     def __init__(
         self, n_features: int, loss: str | Loss = "squared", lam: float = 0.0, *,
         intercept: bool = False, x_radius: float | None = None, w_radius: float | None = None,
+        y_radius: float | None = None,
     ) -> None:  # fmt: skip
         if isinstance(loss, str):
             if loss not in LOSSES:
@@ -74,6 +77,7 @@ class LinearModel:
         self.spec = LinearModelSpec(
             _count("n_features", n_features), loss, _weight("lam", lam), self.penalty,
             bool(intercept), _radius("x_radius", x_radius), _radius("w_radius", w_radius),
+            _radius("y_radius", y_radius),
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -136,18 +140,23 @@ class LinearModel:
                 "x_radius=...), or a number as lr."
             )
         size = math.sqrt(s.x_radius**2 + s.intercept)
-        flat = s.loss.bend is not None and s.loss.bend(1.0) == s.loss.bend(2.0)
-        if s.w_radius is None and not flat and s.loss.name != "logistic":
+        flat = s.loss.bend is not None and s.loss.bend(1.0)[1] == s.loss.bend(2.0)[1]
+        if s.w_radius is None and not flat:
             raise AssumptionViolated(
                 f"lr='auto' of {self!r} needs w_radius as well: the {s.loss.name} loss bends more the "
                 "further out. Pass w_radius=..., or a number as lr."
             )
+        if s.y_radius is None and s.loss.form == "joint":
+            raise AssumptionViolated(
+                f"lr='auto' of {self!r} needs y_radius: how much the loss bends depends on y. Pass "
+                "y_radius=..., or a number as lr."
+            )
         radius = (s.w_radius or 1.0) * size
         ridge = s.lam if s.penalty == "l2" else 0.0
-        return s.loss.bends(radius)[1] * size**2 + ridge
+        return s.loss.bends(radius, s.y_radius or 0.0)[1] * size**2 + ridge
 
-    def constants_on(self, X: Tensor, radius: float) -> tuple[float, float]:
-        """(alpha, beta) of f for these examples while |s| <= radius, from the Gram matrix.
+    def constants_on(self, X: Tensor, radius: float, y_radius: float = 0.0) -> tuple[float, float]:
+        """(alpha, beta) of f for these examples while |s| <= radius and |y| <= y_radius.
 
         alpha  inf l'' lambda_min(X^T X / n) + lam,   beta  sup l'' lambda_max(X^T X / n) + lam
         The unpenalised intercept makes alpha the smallest eigenvalue of the two parts together.
@@ -157,7 +166,7 @@ class LinearModel:
         if s.intercept:
             X = torch.cat([X, X.new_ones(X.shape[0], 1)], dim=1)
         gram = X.T @ X / X.shape[0]
-        low, high = s.loss.bends(radius)
+        low, high = s.loss.bends(radius, y_radius)
         ridge = torch.full((X.shape[1],), s.lam if s.penalty == "l2" else 0.0, dtype=torch.float64)
         if s.intercept:
             ridge[-1] = 0.0

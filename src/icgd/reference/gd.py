@@ -61,6 +61,8 @@ def minimiser(problem: LinearModel, X: Tensor, y: Tensor, *, steps: int = 200) -
         hessian = torch.autograd.functional.hessian(lambda v: problem.smooth_part(v, X, y), w)
         size = torch.linalg.eigvalsh(hessian)
         if not float(size[0]) > 1e-12 * max(1.0, float(size[-1])):
+            if bool(w.any()):
+                break  # not at the start: the iterates run away
             raise AssumptionViolated(
                 f"{problem!r} has no single minimiser on these data: its Hessian is singular (smallest "
                 f"eigenvalue {float(size[0]):.2g}, kappa infinite). Use lam > 0 or remove collinear features."

@@ -98,8 +98,7 @@ def step_bound(program: Program, executor: ExecutorName) -> StepBound:
     if spec.loss.name == "squared":
         slope_error = _reading(tables.slope, options.grid, u, terms)
     else:
-        c = tables.slope.certificate
-        slope_error = _certified(c.sup_error, terms, tables.slope.relative, spec)
+        slope_error = _certified(tables.slope, terms, u, spec)
     target_error = None
     if tables.target is not None:
         plain = replace(options.plain, radius=options.target_radius)
@@ -123,12 +122,25 @@ def _reading(
 
 
 def _certified(
-    error: float, terms: int, relative: bool, spec: LinearModelSpec
+    table: HeadTable, terms: int, u: float, spec: LinearModelSpec
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    # With s formed inside the scores, a token's score has `terms` roundings instead of one.
-    factor = (3 + terms) / 4 * (2 if terms > 1 else 1)
+    """The certificate of a head, and with literal matrices what forming s inside the scores adds.
+
+    There token k's score is off by (terms + 3) u |rate_k| times the size of the terms of s, each token by
+    itself, and the mean by what a token weighs times how far its value is from the mean.
+    """
+    error, dense = table.certificate.sup_error, terms > 1
+    factor = (3 + terms) / 2 if dense else 1.0
+    rate, offset, values = table.rates[0], table.offset, table.values
 
     def bound(s: Tensor, size: Tensor) -> Tensor:
-        return factor * error * (spec.loss.slope(s).abs() if relative else torch.ones_like(s))
+        promised = (
+            factor * error * (spec.loss.slope(s).abs() if table.relative else torch.ones_like(s))
+        )
+        if not dense or len(table.rates) > 1:
+            return promised
+        weights = torch.softmax(s.unsqueeze(-1) * rate + offset, dim=-1)
+        away = (values - (weights @ values).unsqueeze(-1)).abs()
+        return promised + 1.2 * (terms + 3) * u * size * (weights * rate.abs() * away).sum(-1)
 
     return bound

@@ -61,7 +61,7 @@ def _blocks(
     def uniform(*shape: int) -> Tensor:
         return torch.rand(*shape, generator=generator, dtype=torch.float64) * 2 - 1
 
-    reach = min(program.radius, 40.0 if math.isinf(codec.tables.slope.radius) else math.inf)
+    reach = 40.0 if math.isinf(program.radius) else program.radius
     wanted = torch.linspace(-1, 1, n_blocks, dtype=torch.float64).unsqueeze(-1).expand(-1, n)
     wanted = wanted if n == 1 else uniform(n_blocks, n)
     if spec.loss.name == "poisson":
@@ -92,8 +92,14 @@ def _plain_scores(program: Program, x: Tensor, y: Tensor, w: Tensor) -> tuple[Te
     spec = statistics_codec(program).spec
     weight = w[:, : spec.n_features]
     s = (x[:, 0] * weight).sum(-1) + (w[:, spec.n_features] if spec.intercept else 0.0)
-    scale = (s.abs() / (program.radius * (1 - 1e-6))).clamp(min=1.0).unsqueeze(-1)
+    reach = min(codec_radius(program), 40.0 if math.isinf(program.radius) else math.inf)
+    scale = (s.abs() / (reach * (1 - 1e-6))).clamp(min=1.0).unsqueeze(-1)
     return x, w / scale
+
+
+def codec_radius(program: Program) -> float:
+    """The range of the prediction head."""
+    return statistics_codec(program).tables.prediction.radius
 
 
 def _targets(program: Program, uniform: Tensor) -> Tensor:

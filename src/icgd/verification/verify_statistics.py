@@ -159,14 +159,20 @@ def verify_statistics(
             if all(probe.passed for probe in probes):
                 raise
             stopped = f"The run stopped after {len(records)} steps: {left}"
-    return _verdict(lanes, records, probes, run, stopped)
+    estimated = []
+    if not program.certificate.rigorous:
+        estimated.append(
+            f"The certificate of {program.certificate.name} rests on a sampled constant: bounds that use it "
+            "are estimates."
+        )
+    return _verdict(lanes, records, probes, run, stopped, estimated)
 
 
 def _verdict(
     lanes: list[_Lane], records: list[StepRecord], probes: list[StatisticsProbe],
-    run: Run | None, stopped: str,
+    run: Run | None, stopped: str, estimated: list[str],
 ) -> StatisticsCheck:  # fmt: skip
-    notes = list(dict.fromkeys(note for lane in lanes for note in lane.notes))
+    notes = list(dict.fromkeys([*estimated, *(note for lane in lanes for note in lane.notes)]))
     if stopped:
         notes.append(stopped)
     idle = [lane for lane in lanes if lane.records and lane.says_nothing()]
@@ -245,7 +251,7 @@ class _Lane:
         return max(1e-3, size * math.sqrt(float(rows.max())))
 
     def _constants(self) -> Constants:
-        alpha, beta = self.problem.constants_on(self.X, self._reach())
+        alpha, beta = self.problem.constants_on(self.X, self._reach(), float(self.y.abs().max()))
         zero = torch.zeros_like(self.before)
         C0 = float(self.problem.gradient(zero, self.X, self.y).norm())
         best = math.nan if self.best is None else float(self.best.norm())

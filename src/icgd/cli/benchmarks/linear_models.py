@@ -133,7 +133,7 @@ class MemoryRow:
     whole_prompt: float
 
 
-N_MEMORY, D_MEMORY = 64, 10
+N_MEMORY, D_MEMORY = 16, 64
 
 
 def _memory_case() -> tuple[Program, Tensor, Tensor]:
@@ -192,7 +192,7 @@ def _run_stack(program: Program, length: int, X: Tensor, y: Tensor) -> Tensor:
 
 
 def _memory_table(rows: list[MemoryRow]) -> Table:
-    table = Table(title="One layer used L times against L layers (ridge, n=64, d=10; megabytes)")
+    table = Table(title="One layer used L times against L layers (ridge, n=16, d=64; megabytes)")
     names = {
         "steps": "L", "cot_weights": "weights, chain of thought", "stack_weights": "weights, stack",
         "cot_peak": "peak memory, chain of thought", "stack_peak": "peak memory, stack",
