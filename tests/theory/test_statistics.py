@@ -111,6 +111,7 @@ def test_steps_for_distance_inverts(tolerance, eps, kappa, B_w):
 @given(tolerances, errors, lassos)
 @example(0.01, 1e-9, {"C0": 1.0, "beta": 1e3, "R": 1e3, "lam": 1.0, "d": 10})
 @example(1e-3, 0.0, {"C0": 0.0, "beta": 1.0, "R": 0.001, "lam": 0.0, "d": 1})
+@example(1e-9, 0.0, {"C0": 0.0, "beta": 314.0, "R": 444.0, "lam": 0.0, "d": 1})
 def test_steps_for_gap_inverts(tolerance, eps, case):
     def bound(n):
         return lasso_bound(n, eps, **case)

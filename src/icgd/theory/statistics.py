@@ -256,7 +256,9 @@ def _inverse(bound: Callable[[int], float], low: int, tolerance: float, eps: flo
     """The first n >= low whose bound is at most the tolerance, for a bound that falls, then rises."""
 
     def rises(n: int) -> bool:
-        return bound(n + 1) >= bound(n)
+        # Far out a single step changes less than rounding; a 2^-24th of n is plain to see, and near
+        # the lowest point costs nothing that is.
+        return bound(n + max(1, n >> 24)) >= bound(n)
 
     high = low + 1
     while bound(high) > tolerance and not rises(high):
