@@ -46,6 +46,10 @@ def _root(
     pass
 
 
+_Json = Annotated[
+    Path | None,
+    typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
+]
 _Targets = Annotated[
     list[str] | None,
     typer.Option(
@@ -212,10 +216,7 @@ def verify(
             show_default=False,
         ),
     ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
-    ] = None,
+    json: _Json = None,
     program: Annotated[
         Path | None,
         typer.Option(
@@ -255,10 +256,7 @@ def verify(
 
 @bench.command("cot")
 def bench_cot(
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
-    ] = None,
+    json: _Json = None,
 ) -> None:
     """Time chain-of-thought training against torch.optim.SGD, and count its operations."""
     with one_line_errors():
@@ -273,10 +271,7 @@ def bench_cot(
 
 @bench.command("statistics")
 def bench_statistics(
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
-    ] = None,
+    json: _Json = None,
 ) -> None:
     """Time linear models in context against plain loops, and their memory against a stack of layers."""
     with one_line_errors():

@@ -88,7 +88,7 @@ def run(settings: Settings) -> dict[str, Any]:
             "versions": versions(),
         }
     )
-    _write(settings.out, result, weights, table)
+    write_result(settings.out, result, named_weights(weights), table)
     return result
 
 
@@ -203,7 +203,10 @@ def named_weights(weights: Weights) -> dict[str, torch.Tensor]:
     return named
 
 
-def _write(out: Path, result: dict[str, Any], weights: Weights, table: Table) -> None:
+def write_result(
+    out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table
+) -> None:
+    """result.json, weights.safetensors and the report, all or nothing."""
     from safetensors.torch import save_file
 
     from icgd.report import write_report
@@ -213,11 +216,8 @@ def _write(out: Path, result: dict[str, Any], weights: Weights, table: Table) ->
     with staged(out) as directory:
         (directory / "result.json").write_text(as_json(full) + "\n", encoding="utf-8")
         stored = directory / "weights.safetensors"
-        save_file(
-            named_weights(weights),
-            str(stored),
-            metadata={"format": "pt", "standardization": as_json(scales)},
-        )
+        metadata = {"format": "pt", "standardization": as_json(scales)}
+        save_file(tensors, str(stored), metadata=metadata)
         # safetensors writes for the owner alone; results are as readable as any other file.
         stored.chmod((directory / "result.json").stat().st_mode)
         write_report(result, directory)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,8 +12,8 @@ from torch import Tensor
 import icgd
 from icgd.cli.curves import thinned
 from icgd.cli.data import Table
-from icgd.cli.output import as_json, check_directory, finite, staged
-from icgd.cli.run_command import FORMAT, load_table, r_squared, versions
+from icgd.cli.output import check_directory, finite
+from icgd.cli.run_command import FORMAT, load_table, r_squared, versions, write_result
 from icgd.cli.settings import Settings
 from icgd.constructions.compile import DTYPES
 from icgd.errors import AssumptionViolated, InvalidParameter
@@ -93,7 +92,8 @@ def run_model(settings: Settings) -> dict[str, Any]:
             "versions": versions(),
         }
     )  # fmt: skip
-    _write(settings.out, result, check, table)
+    assert check.run is not None
+    write_result(settings.out, result, {"weight": check.run.weights.contiguous()}, table)
     return result
 
 
@@ -243,22 +243,3 @@ def _curves(
             },
         },
     }  # fmt: skip
-
-
-def _write(out: Path, result: dict[str, Any], check: StatisticsCheck, table: Table) -> None:
-    from safetensors.torch import save_file
-
-    from icgd.report import write_report
-
-    assert check.run is not None
-    scales = {"features": table.features.to_dict(), "targets": table.targets.to_dict()}
-    full = {**result, "standardization": finite(scales)}
-    with staged(out) as directory:
-        (directory / "result.json").write_text(as_json(full) + "\n", encoding="utf-8")
-        stored = directory / "weights.safetensors"
-        save_file(
-            {"weight": check.run.weights.contiguous()}, str(stored),
-            metadata={"format": "pt", "standardization": as_json(scales)},
-        )  # fmt: skip
-        stored.chmod((directory / "result.json").stat().st_mode)
-        write_report(result, directory)

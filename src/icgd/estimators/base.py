@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,7 @@ NARROWEST, WIDEST = 2.0**-256, 2.0**256
 """Radii whose squares, and those of the grid's spacing, are still ordinary numbers."""
 
 
-class InContextEstimator(BaseEstimator):
+class InContextEstimator(BaseEstimator, ABC):
     """A scikit-learn estimator that is fitted by running a compiled program on its data.
 
     program_  the frozen transformer
@@ -33,9 +34,9 @@ class InContextEstimator(BaseEstimator):
     program_: Program
     run_: Run
 
+    @abstractmethod
     def _compiled(self, radius: float) -> Program:
         """The fitted program, compiled again for another range."""
-        raise NotImplementedError
 
     def _ask(self, X: Tensor) -> Array:
         """The transformer's own predictions for rows as it saw them in training.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -55,22 +56,22 @@ class InContextLinearModel(InContextEstimator):
 
     # -- what the models differ in ----------------------------------------------------------------
 
+    @abstractmethod
     def _problem(self, n_features: int) -> LinearModel:
         """The problem to compile."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _targets(self, y: Array) -> Array:
         """Targets as the loss wants them, (n,), or (b, n) for b problems at once."""
-        raise NotImplementedError
 
     def _start(self, problem: LinearModel, y: Tensor) -> Tensor:
         """The first weights, zero unless there is something better."""
         spec = problem.spec
         return torch.zeros(*y.shape[:-1], spec.n_features + spec.intercept, dtype=torch.float64)
 
+    @abstractmethod
     def _radii(self, y: Tensor, start: Tensor) -> tuple[float, float]:
         """(radius, target radius): powers of two well above what is likely to be met."""
-        raise NotImplementedError
 
     # -- fitting ----------------------------------------------------------------------------------
 
