@@ -85,7 +85,10 @@ def test_the_repr_makes_the_network_again():
         ({"widths": (3, True)}, "widths"),
         ({"widths": "ab"}, "widths"),
         ({"widths": 3}, "widths"),
-        ({"widths": (3, 2), "activation": "tanh"}, "activation"),
+        ({"widths": (3, 2), "activation": "swish"}, "activation"),
+        ({"widths": (3, 2), "activation": "linear"}, "activation"),
+        ({"widths": (3, 2), "activation": "tanh", "output": "relu"}, "output"),
+        ({"widths": (3, 2), "loss": "absolute"}, "loss"),
         ({"widths": (3, 2), "output": "softmax"}, "output"),
     ],
 )

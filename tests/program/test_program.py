@@ -27,7 +27,6 @@ from cases import (
     tensors,
 )
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.runtime.cost import dense_parameters
 
 F64 = torch.float64
 EXACT = 1e-12
@@ -376,7 +375,7 @@ def test_dense_flops_are_those_pytorch_counts(case):
 def test_dense_parameters_are_counted_without_making_them(case):
     program, d = compiled(case), max(case.widths)
     entries = sum(p.numel() for p in program.step.dense(d).parameters())
-    assert dense_parameters(program.step, d) == entries
+    assert program.step.dense_parameters(d) == entries
 
 
 def test_structured_costs_a_small_part_of_dense():
@@ -396,7 +395,7 @@ def test_literal_matrices_of_a_wide_network_are_refused(use):
     }
     with pytest.raises(AssumptionViolated, match="Use executor='structured'") as caught:
         calls[use]()
-    assert f"{dense_parameters(program.step, 40):,} entries" in str(caught.value)
+    assert f"{program.step.dense_parameters(40):,} entries" in str(caught.value)
     program.run(X, X, init=net.init(0))
 
 

@@ -67,7 +67,7 @@ def run(settings: Settings) -> dict[str, Any]:
     )
     network = icgd.Network(
         (table.X.shape[1], *hidden_widths(settings.widths), table.Y.shape[1]),
-        output=settings.output,  # type: ignore[arg-type]
+        output=settings.output,
         bias=settings.bias,
     )
     program = icgd.compile(

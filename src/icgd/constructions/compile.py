@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
+from icgd.constructions.compile_forward_mode import compile_forward_mode
+from icgd.constructions.compile_stack import compile_stack
 from icgd.constructions.compile_statistics import compile_statistics
 from icgd.constructions.network_codec import NetworkCodec
 from icgd.constructions.softmax_cot_network import (
@@ -41,6 +43,23 @@ DEFAULTS: dict[torch.dtype, dict[str, float]] = {
 }
 
 
+Method = Literal["cot", "stack", "forward_mode"]
+METHODS = ("cot", "stack", "forward_mode")
+KINDS = {
+    "cot": "a network with method='cot'", "linear": "a linear model",
+    "stack": "method='stack'", "forward_mode": "method='forward_mode'",
+}  # fmt: skip
+_GRID = ("temperature", "n_grid", "rho", "margin", "radius", "head_error")
+_STACK = ("n_relu", "radius", "signal_radius", "target_radius", "n_examples")
+OPTIONS = {
+    "cot": _GRID,
+    "linear": (*_GRID, "target_radius", "native"),
+    "stack": (*_STACK, "knots", "products"),
+    "forward_mode": (*_STACK, "attention"),
+}
+"""Options that mean something to each compiler."""
+
+
 def compile(
     problem: Network | LinearModel,
     optimizer: SGD | GD,
@@ -53,13 +72,24 @@ def compile(
     target_radius: float | None = None,
     native: bool | None = None,
     head_error: float | None = None,
+    method: Method | None = None,
+    n_relu: int | None = None,
+    knots: Literal["uniform", "adaptive"] | None = None,
+    products: Literal["exact", "attention"] | None = None,
+    attention: Literal["relu", "tanh", "sigmoid"] | None = None,
+    signal_radius: float | None = None,
+    n_examples: int | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Program:
-    """Compile a problem and an optimizer into one frozen transformer layer with explicit weights.
+    """Compile a problem and an optimizer into a frozen transformer with explicit weights.
 
     Statement: [COT] Proposition 4.4
 
-    problem      a Network with SGD, or a linear model (GLM, Ridge, Lasso, LinearModel) with GD
+    problem      a Network with SGD or GD, or a linear model (GLM, Ridge, Lasso, LinearModel) with GD
+    method       for networks: "cot", one layer and a chain of thought (SGD); "stack", 2N+4 layers a step
+                 by backpropagation (GD); "forward_mode", N layers a step by forward differentiation (GD).
+                 "cot" for SGD and "stack" for GD unless given
+    The next five are for method="cot" and linear models:
     temperature  "spectral" (exact to machine precision) or "hard" (the paper's nearest grid token)
     n_grid       grid tokens per head; 32 for networks and squares, more for fitted functions
     rho, margin  kernel width in grid spacings, and distance in widths from the range to the grid's end
@@ -69,6 +99,16 @@ def compile(
     For linear models only:
     target_radius  range of targets, where a head reads them
     native         False: sigmoid and exp by a fitted grid instead of their two-token heads
+    For methods "stack" and "forward_mode":
+    n_relu         units of every fitted function (256); exact functions (ReLU, squares) need one or two
+    knots          "adaptive" (denser where the function bends) or "uniform"; stack only
+    products       "exact" (multiplication layers) or "attention" (3N+4 plain layers); stack only
+    attention      "relu", "tanh" or "sigmoid" heads; forward_mode only
+    radius         range of pre-activations in which fits are certified (8)
+    signal_radius  range of signals or derivatives, where those are fitted
+    target_radius  range of targets, where the loss is fitted
+    n_examples     the prompt's rows beside one token that asks (`run(..., query=x)`), as the papers have
+                   it; unless given any number of rows, and none that asks
     The weights depend on nothing else: not on data, not on initial weights.
 
     Differs from the paper: exact to rounding at about 28 tokens, where Lemma A.5 needs 1/error.
@@ -76,6 +116,8 @@ def compile(
     >>> import icgd
     >>> icgd.compile(icgd.Network((2, 3, 1)), icgd.SGD(lr=0.1)).certificate.sup_error < 1e-10
     True
+    >>> icgd.compile(icgd.Network((2, 3, 1), "tanh"), icgd.GD(lr=0.1), method="stack").step.n_layers
+    8
     >>> icgd.compile(icgd.Lasso(3, lam=0.1), icgd.GD(lr=0.5)).certificate.sup_error < 1e-10
     True
     """
@@ -87,33 +129,56 @@ def compile(
         )
     if dtype not in DEFAULTS:
         raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
-    options = {
-        "temperature": temperature,
-        "n_grid": n_grid,
-        **{
-            name: None if value is None else _number(name, value)
-            for name, value in (
-                ("rho", rho), ("margin", margin), ("radius", radius), ("head_error", head_error),
-            )
-        },
-    }  # fmt: skip
-    if isinstance(problem, LinearModel):
-        options["target_radius"] = (
-            None if target_radius is None else _number("target_radius", target_radius)
+    ranges = {
+        name: None if value is None else _number(name, value)
+        for name, value in (
+            ("rho", rho), ("margin", margin), ("radius", radius), ("head_error", head_error),
+            ("target_radius", target_radius), ("signal_radius", signal_radius),
         )
-        options["native"] = native
+    }  # fmt: skip
+    given = {
+        "temperature": None if temperature == "spectral" else temperature, "n_grid": n_grid,
+        "native": native, "n_relu": n_relu, "knots": knots, "products": products,
+        "attention": attention, "n_examples": n_examples, **ranges,
+    }  # fmt: skip
+    kind = _kind(problem, optimizer, method)
+    for name, value in given.items():
+        if value is not None and name not in OPTIONS[kind]:
+            raise InvalidParameter(name, value, f"be left out for {KINDS[kind]}")
+    options: dict[str, Any] = {name: given[name] for name in OPTIONS[kind]}
+    if kind in ("cot", "linear"):
+        options["temperature"] = temperature
+    if isinstance(problem, LinearModel):
         return compile_statistics(problem, optimizer, dtype, options)  # type: ignore[arg-type]
-    for name, value in (("target_radius", target_radius), ("native", native)):
-        if value is not None:
-            raise InvalidParameter(name, value, "be left out for a network")
-    return _compile_network(problem, optimizer, dtype, options)
+    made = {"cot": _compile_network, "stack": compile_stack, "forward_mode": compile_forward_mode}
+    return made[kind](problem, optimizer, dtype, options)
+
+
+def _kind(problem: Network | LinearModel, optimizer: object, method: object) -> str:
+    """Which compiler is meant."""
+    if method is not None and method not in METHODS:
+        raise InvalidParameter("method", method, f"be one of {', '.join(METHODS)}")
+    if isinstance(problem, LinearModel):
+        if method is not None:
+            raise InvalidParameter("method", method, "be left out for a linear model")
+        return "linear"
+    return str(method or ("stack" if isinstance(optimizer, GD) else "cot"))
 
 
 def _compile_network(
-    problem: Network, optimizer: SGD | GD, dtype: torch.dtype, given: Mapping[str, Any]
+    problem: Network, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
 ) -> Program:
     if not isinstance(optimizer, SGD):
-        raise InvalidParameter("optimizer", type(optimizer).__name__, "be an icgd.SGD")
+        raise InvalidParameter(
+            "optimizer", type(optimizer).__name__, "be an icgd.SGD for method='cot'",
+            remedy="Full-batch icgd.GD is compiled by method='stack' or 'forward_mode'.",
+        )  # fmt: skip
+    found = problem.spec
+    if found.activation != "relu" or found.loss.name != "squared":
+        raise InvalidParameter(
+            "problem", problem, "be a ReLU network with the squared loss for method='cot'",
+            remedy="Other activations and losses: icgd.GD with method='stack' or 'forward_mode'.",
+        )  # fmt: skip
     options = {"n_grid": 32, **DEFAULTS[dtype]}
     options |= {name: value for name, value in given.items() if value is not None}
     wanted = options.pop("head_error", None)

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from icgd.constructions.network_data import (
+    check_epochs,
+    check_rows,
+    checked_examples,
+    checked_weights,
+    matching_weights,
+    refuse_query,
+    split_problems,
+)
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.nn.grid_attention import GridAttention
 from icgd.nn.masks import Address
@@ -28,41 +36,6 @@ CHUNK = 256
 """Rounds whose inputs are read off the grid in one call."""
 
 
-def as_tensor(name: str, value: Any, like: Tensor) -> Tensor:
-    """A finite floating tensor on the program's device, or a clear complaint."""
-    try:
-        # np.array copies: torch warns about arrays that are read-only, as pandas hands them out.
-        tensor = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidParameter(
-            name, type(value).__name__, "be a numeric array", remedy=str(error)
-        ) from None
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise InvalidParameter(name, tensor.dtype, "hold real numbers")
-    tensor = tensor.detach().to(device=like.device, dtype=like.dtype)
-    if not bool(torch.isfinite(tensor).all()):
-        where = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
-        raise InvalidParameter(
-            name, float(tensor[where]), "be finite", remedy=f"The first bad entry is at {where}."
-        )
-    return tensor
-
-
-def check_epochs(epochs: object) -> int:
-    """A whole number of passes over the data; one unless told."""
-    epochs = 1 if epochs is None else epochs
-    if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 1:
-        raise InvalidParameter("epochs", epochs, "be an integer >= 1")
-    return int(epochs)
-
-
-def _check_rows(x: Tensor, y: Tensor) -> None:
-    if y.shape[:-1] != x.shape[:-1]:
-        raise InvalidParameter(
-            "Y", tuple(y.shape), f"have one row per row of X, shape {(*x.shape[:-1], y.shape[-1])}"
-        )
-
-
 def _shared_reader(executor: StructuredExecutor | None) -> Callable[[Tensor], Tensor] | None:
     """How heads read numbers, if all of them do it alike."""
     attention = executor.layer.attention if executor is not None else None
@@ -70,12 +43,6 @@ def _shared_reader(executor: StructuredExecutor | None) -> Callable[[Tensor], Te
         return None
     alike = all(bank.is_plain() for bank in attention.head_banks())
     return attention.reader(executor.layer.radius) if alike else None
-
-
-def _counted(value: Any) -> str:
-    """How much of what kind was given in the place of weights."""
-    kind = type(value).__name__
-    return f"{kind} of {len(value)}" if isinstance(value, (list, tuple)) else kind
 
 
 class NetworkCodec:
@@ -106,9 +73,10 @@ class NetworkCodec:
 
     def session(
         self, X: Any, Y: Any, *, init: Any, epochs: int | None = None, steps: int | None = None,
-        padded: bool,
+        padded: bool, query: Any = None,
     ) -> Session:  # fmt: skip
         """See Codec."""
+        refuse_query(query)
         if steps is not None:
             raise InvalidParameter(
                 "steps", steps, "be left out for SGD, which makes one round per row",
@@ -116,26 +84,14 @@ class NetworkCodec:
             )  # fmt: skip
         x = self._examples("X", X, self.spec.widths[0])
         y = self._examples("Y", Y, self.spec.widths[-1])
-        _check_rows(x, y)
+        check_rows(x, y)
         weights = self._weights("init", init, x.shape[:-2])
         return self._session(x, y, weights, check_epochs(epochs), padded, predict=False)
 
     def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:
         """See Codec."""
         x = self._examples("X", X, self.spec.widths[0])
-        try:
-            batch = tuple(np.shape(weights[0][0])[:-2])
-        except (TypeError, IndexError, KeyError):
-            batch = tuple(x.shape[:-2])  # not weights at all: the next check says so
-        if x.dim() == 2 and batch:
-            x = x.expand(*batch, *x.shape)  # the same rows for every problem
-        if tuple(x.shape[:-2]) != batch:
-            raise InvalidParameter(
-                "X",
-                tuple(x.shape),
-                f"have one batch entry per problem, shape {(*batch, *x.shape[-2:])}",
-            )
-        checked = self._weights("weights", weights, x.shape[:-2])
+        x, checked = matching_weights(self.spec, x, weights, self.like)
         session = self._session(x, None, checked, 1, padded, predict=True)
         return session, ("F", self.spec.n_layers)
 
@@ -157,66 +113,16 @@ class NetworkCodec:
         """See Codec."""
         x = self._examples("X", X, self.spec.widths[0])
         y = self._examples("Y", Y, self.spec.widths[-1])
-        _check_rows(x, y)
-        weights = self._weights("init", init, x.shape[:-2])
-        if x.dim() == 2:
-            return [(x, y, weights)]
-        return [
-            (x[i], y[i], [(W[i], None if b is None else b[i]) for W, b in weights])
-            for i in range(x.shape[0])
-        ]
+        check_rows(x, y)
+        return split_problems(x, y, self._weights("init", init, x.shape[:-2]))
 
     # -- checks -----------------------------------------------------------------------------------
 
     def _examples(self, name: str, value: Any, width: int) -> Tensor:
-        tensor = as_tensor(name, value, self.like)
-        if tensor.dim() == 1 and width == 1:
-            tensor = tensor.unsqueeze(-1)
-        if tensor.dim() not in (2, 3) or tensor.shape[-1] != width:
-            raise InvalidParameter(
-                name, tuple(tensor.shape), f"have shape (n, {width}) or (b, n, {width})"
-            )
-        if tensor.numel() == 0:
-            raise InvalidParameter(name, tuple(tensor.shape), "hold at least one example")
-        largest = float(tensor.abs().max())
-        if largest > self.geometry.radius:
-            raise AssumptionViolated(
-                f"`{name}` holds a value of size {largest:.6g}, outside the certified range "
-                f"[-{self.geometry.radius:g}, {self.geometry.radius:g}]. Standardise the data or recompile "
-                f"with radius >= {largest:.6g}."
-            )
-        return tensor
+        return checked_examples(name, value, width, self.like, self.geometry.radius)
 
     def _weights(self, name: str, value: Any, batch: Sequence[int]) -> Weights:
-        spec = self.spec
-        if not isinstance(value, (list, tuple)) or len(value) != spec.n_layers:
-            raise InvalidParameter(
-                name, _counted(value), f"be a list of {spec.n_layers} pairs (W, b)",
-                remedy="For example net.init(seed=0).",
-            )  # fmt: skip
-        weights: Weights = []
-        for i, pair in enumerate(value):
-            if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-                raise InvalidParameter(f"{name}[{i}]", type(pair).__name__, "be a pair (W, b)")
-            W, b = pair
-            shape = (*batch, spec.widths[i + 1], spec.widths[i])
-            matrix = self._weight(f"{name}[{i}] W", W, shape)
-            if spec.bias and b is None:
-                raise InvalidParameter(f"{name}[{i}] b", None, f"have shape {shape[:-1]}")
-            if not spec.bias and b is not None:
-                raise InvalidParameter(
-                    f"{name}[{i}] b", "a tensor", "be None in a network without bias"
-                )
-            vector = self._weight(f"{name}[{i}] b", b, shape[:-1]) if spec.bias else None
-            weights.append((matrix, vector))
-        return weights
-
-    def _weight(self, name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-        tensor = as_tensor(name, value, self.like)
-        if tuple(tensor.shape) != shape:
-            raise InvalidParameter(name, tuple(tensor.shape), f"have shape {shape}")
-        # A copy: training updates blocks in place and must never touch the caller's tensors.
-        return tensor.clone()
+        return checked_weights(self.spec, name, value, batch, self.like)
 
     # -- blocks -----------------------------------------------------------------------------------
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from icgd.constructions.network_codec import as_tensor
+from icgd.constructions.network_data import as_tensor, check_steps, refuse_query
 from icgd.constructions.softmax_cot_statistics import StatisticsOptions, Tables
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.nn.masks import Address
@@ -62,9 +61,10 @@ class StatisticsCodec:
 
     def session(
         self, X: Any, Y: Any, *, init: Any = None, epochs: int | None = None,
-        steps: int | None = None, padded: bool = False,
+        steps: int | None = None, padded: bool = False, query: Any = None,
     ) -> Session:  # fmt: skip
         """See Codec."""
+        refuse_query(query)
         if epochs is not None:
             raise InvalidParameter(
                 "epochs", epochs, "be left out for GD, which sees every row in every round",
@@ -228,14 +228,3 @@ class StatisticsCodec:
         b = block.value("bias")
         b = b if isinstance(b, Tensor) else self.like.new_full(w.shape[:-1], float(b))
         return torch.cat([w, b.unsqueeze(-1)], dim=-1)
-
-
-def check_steps(steps: object) -> int:
-    """A whole number of rounds."""
-    try:
-        number = -1 if isinstance(steps, bool) else operator.index(steps)  # type: ignore[arg-type]
-    except TypeError:
-        number = -1
-    if number < 1:
-        raise InvalidParameter("steps", steps, "be an integer >= 1")
-    return number

@@ -85,6 +85,47 @@ def fit_relu_sum(
     return from_knots(t, values, f, second=second, third=third, name=name)
 
 
+def _as_sum(a: list[list[float]], c: list[float], certificate: Certificate) -> ReluSum:
+    return ReluSum(
+        torch.tensor(a, dtype=torch.float64), torch.tensor(c, dtype=torch.float64), certificate
+    )
+
+
+def identity_sum(radius: float = math.inf) -> ReluSum:
+    """t = relu(t) - relu(-t), without any rounding."""
+    certificate = Certificate("relu_sum[identity]", radius, 0.0, 1.0, 1.0)
+    return _as_sum([[1.0, 0.0], [-1.0, 0.0]], [1.0, -1.0], certificate)
+
+
+def relu_itself(radius: float = math.inf) -> ReluSum:
+    """relu(t): one unit."""
+    return _as_sum([[1.0, 0.0]], [1.0], Certificate("relu_sum[relu]", radius, 0.0, 1.0, 1.0))
+
+
+def constant_one(radius: float = math.inf) -> ReluSum:
+    """1 = relu(1)."""
+    return _as_sum([[0.0, 1.0]], [1.0], Certificate("relu_sum[one]", radius, 0.0, 0.0, 1.0))
+
+
+def step_ramp(width: float, radius: float) -> ReluSum:
+    """1 for t >= width, 0 for t <= 0, a ramp between: (relu(t) - relu(t - width)) / width.
+
+    Statement: [DEEP] Lemma 3
+
+    For a width that is a power of two and |t| <= width 2^52 no operation rounds: the difference of the
+    two units is 1 to the last bit. The certificate holds outside the ramp; inside it the error is < 1.
+
+    Differs from the paper: its Lemma needs a smooth r'; this is the one of a ReLU network.
+
+    >>> step_ramp(2.0**-20, 1024.0)(torch.tensor([-0.3, 0.0, 0.7, 123.4], dtype=torch.float64)).tolist()
+    [0.0, 0.0, 1.0, 1.0]
+    """
+    if math.frexp(width)[0] != 0.5:
+        raise InvalidParameter("width", width, "be a power of two", remedy="For example 2**-20.")
+    certificate = Certificate("relu_sum[step]", radius, 0.0, 1 / width, 2 / width)
+    return _as_sum([[0.5, 0.0], [0.5, -width / 2]], [2 / width, -2 / width], certificate)
+
+
 def from_knots(
     t: Tensor, values: Tensor, f: Callable[[Tensor], Tensor], *, second: float, third: float,
     name: str = "f",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from icgd.layout import Layout
 from icgd.nn.attention_layer import AttentionLayer, DenseAttention
 from icgd.nn.feedforward import DenseFeedForward, FeedForward
+from icgd.nn.frozen_layer import FrozenLayer
 
 
-class Layer(nn.Module):
+class Layer(FrozenLayer):
     """FFN -> softmax attention -> FFN with linear skips, in compact named form.
 
     `radius` is the range |s| <= radius in which every head is certified.
@@ -25,6 +27,35 @@ class Layer(nn.Module):
     def prefixes(self) -> tuple[str, ...]:
         """Names of the blocks it sees, in the order in which they are stacked."""
         return tuple(dict.fromkeys(slot.name.split("/")[0] for slot in self.pre.source))
+
+    @property
+    def like(self) -> Tensor:
+        """See FrozenLayer."""
+        return self.attention.like
+
+    def layouts(self) -> dict[str, Layout]:
+        """See FrozenLayer."""
+        return self.attention.layouts()
+
+    def dense_parameters(self, n_columns: int) -> int:
+        """See FrozenLayer."""
+        total = self.attention.dense_parameters(n_columns)
+        for s, n_units, t in self._feed_forward_shapes():
+            total += s * n_units + n_units + n_units * t + t + s * t
+        return total
+
+    def dense_flops(self, n_columns: int) -> int:
+        """See FrozenLayer; two operations per entry of a matrix."""
+        total = self.attention.dense_flops(n_columns)
+        for s, n_units, t in self._feed_forward_shapes():
+            total += n_columns * (s * n_units + n_units * t + s * t)
+        return 2 * total
+
+    def _feed_forward_shapes(self) -> list[tuple[int, int, int]]:
+        return [
+            (ffn.source.width, sum(group.size for group in ffn.unit_groups()), ffn.target.width)
+            for ffn in (self.pre, self.post)
+        ]
 
     def dense(self, n_columns: int) -> DenseLayer:
         """The literal matrices for blocks of `n_columns` tokens."""

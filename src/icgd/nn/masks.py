@@ -88,3 +88,24 @@ class WindowMask:
     def forward_steps(self) -> tuple[Step, ...]:
         """One prediction."""
         return (Step("predict", ("P", 0), (("G", 0),)),)
+
+
+@dataclass(frozen=True)
+class StateMask:
+    """One block that holds the whole state: every step sees it and replaces it.
+
+    Statement: [DEEP] Problem 1
+
+    Differs from the paper: no; its layers act on one matrix of tokens.
+
+    >>> [step.writes for step in StateMask().steps()]
+    [('H', 0)]
+    """
+
+    def steps(self) -> tuple[Step, ...]:
+        """One update per round."""
+        return (Step("update", ("H", 0), (("H", 0),)),)
+
+    def forward_steps(self) -> tuple[Step, ...]:
+        """One prediction."""
+        return (Step("predict", ("P", 0), (("H", 0),)),)

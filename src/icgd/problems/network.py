@@ -6,12 +6,13 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from icgd.errors import InvalidParameter
+from icgd.problems.activations import ACTIVATIONS, Activation, activation
+from icgd.problems.losses import LOSSES, SQUARED, Loss
 
 Weights = list[tuple[Tensor, Tensor | None]]
 """One (W, b) per layer, W of shape (..., width_out, width_in); b is None in a network without bias."""
@@ -22,9 +23,10 @@ class NetworkSpec:
     """All a compiler may see of a network: dimensions and kinds, never data or weights."""
 
     widths: tuple[int, ...]
-    activation: Literal["relu"]
-    output: Literal["linear", "relu"]
+    activation: str
+    output: str
     bias: bool
+    loss: Loss = SQUARED
 
     @property
     def n_layers(self) -> int:
@@ -40,14 +42,29 @@ class NetworkSpec:
         """Whether layer `layer` (1..N) applies no activation."""
         return layer == self.n_layers and self.output == "linear"
 
+    def activation_of(self, layer: int) -> Activation:
+        """What layer `layer` (1..N) applies."""
+        return activation(self.output if layer == self.n_layers else self.activation)
+
 
 class Network:
-    """A fully connected ReLU network, o_i = relu(W_i o_{i-1} + b_i), with a linear or ReLU output.
+    """A fully connected network, o_i = r(W_i o_{i-1} + b_i), its last layer linear or activated as well.
 
     Statement: [COT] Definition 2.2
+    Statement: [DEEP] Definition 1
+    Statement: [DEEP] Definition 10
+    Statement: [BRIDGE] Definition 4
 
-    Differs from the paper: layers may have any widths, the bias may be left out, and the last layer
-    may be linear (the paper applies the activation everywhere; `output="relu"` is that case).
+    widths      input width, hidden widths, output width
+    activation  "relu", "tanh", "sigmoid", "softplus" or "gelu"
+    output      "linear", or the name of the activation
+    bias        whether layers have biases
+    loss        of one example, summed over the outputs: "squared" is 1/2 |o - y|^2; further "huber",
+                "logistic", "poisson", or a Loss made by link_loss, residual_loss or joint_loss
+
+    Differs from the paper: layers may have any widths, and the bias may be left out. [COT] and [DEEP]
+    apply the activation everywhere (`output=activation`, no bias in [DEEP]), [BRIDGE] has one linear
+    output and no bias.
 
     >>> net = Network(widths=(3, 4, 1))
     >>> [tuple(W.shape) for W, b in net.init(seed=0)]
@@ -57,9 +74,10 @@ class Network:
     def __init__(
         self,
         widths: Sequence[int],
-        activation: Literal["relu"] = "relu",
-        output: Literal["linear", "relu"] = "linear",
+        activation: str = "relu",
+        output: str = "linear",
         bias: bool = True,
+        loss: str | Loss = "squared",
     ) -> None:
         given: object = widths
         try:
@@ -75,11 +93,14 @@ class Network:
             )  # fmt: skip
         if any(w < 1 for w in widths):
             raise InvalidParameter("widths", given, "be integers >= 1")
-        if activation != "relu":
-            raise InvalidParameter("activation", activation, "be 'relu'")
-        if output not in ("linear", "relu"):
-            raise InvalidParameter("output", output, "be 'linear' or 'relu'")
-        self.spec = NetworkSpec(widths, activation, output, bool(bias))
+        kinds = sorted(set(ACTIVATIONS) - {"linear"})
+        if activation not in kinds:
+            raise InvalidParameter("activation", activation, f"be one of {kinds}")
+        if output not in ("linear", activation):
+            raise InvalidParameter(
+                "output", output, f"be 'linear' or the network's activation, {activation!r}"
+            )
+        self.spec = NetworkSpec(widths, activation, output, bool(bias), _known_loss(loss))
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -93,7 +114,11 @@ class Network:
 
     def __repr__(self) -> str:
         s = self.spec
-        return f"Network(widths={s.widths}, activation={s.activation!r}, output={s.output!r}, bias={s.bias})"
+        loss = "" if s.loss is SQUARED else f", loss={s.loss.name!r}"
+        return (
+            f"Network(widths={s.widths}, activation={s.activation!r}, output={s.output!r}, "
+            f"bias={s.bias}{loss})"
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Network) and self.spec == other.spec
@@ -150,3 +175,11 @@ class Network:
             largest = max(largest, signal)
             signal *= weight_bound
         return largest
+
+
+def _known_loss(loss: str | Loss) -> Loss:
+    if isinstance(loss, Loss):
+        return loss
+    if loss not in LOSSES:
+        raise InvalidParameter("loss", loss, f"be one of {sorted(LOSSES)} or a Loss")
+    return LOSSES[loss]

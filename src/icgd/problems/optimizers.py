@@ -42,15 +42,23 @@ class GD:
     """Full-batch gradient descent, and proximal gradient descent where the penalty has corners.
 
     w <- prox(w - lr * grad f(w)), f the mean over all examples of the prompt. `lr="auto"` is 1/beta
-    with the smoothness beta that follows from the problem's radii.
+    with the smoothness beta that follows from the problem's radii. With a `box` the weights of a network
+    are projected on [-box, box] after every step.
 
     >>> GD(lr=0.5).paper_lr(n_examples=10)
     0.05
     """
 
     lr: float | Literal["auto"] = "auto"
+    box: float | None = None
 
     def __post_init__(self) -> None:
+        if self.box is not None:
+            box: object = self.box
+            number = isinstance(box, (int, float, np.number)) and not isinstance(box, bool)
+            if not (number and math.isfinite(self.box) and self.box > 0):
+                raise InvalidParameter("box", box, "be a finite number > 0 or None")
+            object.__setattr__(self, "box", float(self.box))
         lr: object = self.lr
         if isinstance(lr, str) and lr == "auto":
             return

@@ -54,7 +54,7 @@ def write_weights(program: Program, directory: Path) -> None:
         **program.config,
         "slots": {
             "block": program.layout.to_json(),
-            **{name: made.to_json() for name, made in program.step.attention.layouts().items()},
+            **{name: made.to_json() for name, made in program.step.layouts().items()},
         },
     }
     (directory / CONFIG).write_text(json.dumps(config, indent=2) + "\n")

@@ -13,23 +13,20 @@ from torch import Tensor, nn
 from icgd.certificate import Certificate
 from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
 from icgd.layout import Layout
-from icgd.nn.layer import Layer
+from icgd.nn.frozen_layer import FrozenLayer
 from icgd.nn.masks import MaskRule, Step
 from icgd.nn.structured import once_fixed, weights_stay_fixed
 from icgd.program import files
 from icgd.program.progress import progress_reporter
 from icgd.program.run import Run
 from icgd.program.session import Codec, Session
-from icgd.runtime.cost import Cost, dense_flops_per_step, dense_parameters
-from icgd.runtime.executors import DenseExecutor, StructuredExecutor
+from icgd.runtime.choose_executor import AnyExecutor, ExecutorName, choose_executor
+from icgd.runtime.cost import Cost
+from icgd.runtime.executors import StructuredExecutor
 from icgd.runtime.loop import Executor, LoopState, execute
 from icgd.runtime.watch import RangeWatch
 
-ExecutorName = Literal["structured", "dense"]
 Record = Literal["weights", "trace"] | Callable[[int, Any], None]
-
-DENSE_PARAMETER_LIMIT = 40_000_000
-"""About 24 columns: above it the literal matrices of a layer take gigabytes."""
 
 Builder = Callable[[Mapping[str, Any]], "Program"]
 
@@ -50,8 +47,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     builders: ClassVar[dict[str, Builder]] = {}
 
     def __init__(
-        self, *, config: Mapping[str, Any], step: Layer, mask: MaskRule, layout: Layout,
-        codec: Codec, certificate: Certificate, slope: float = 1.0, readout: Layer | None = None,
+        self, *, config: Mapping[str, Any], step: FrozenLayer, mask: MaskRule, layout: Layout,
+        codec: Codec, certificate: Certificate, slope: float = 1.0, readout: FrozenLayer | None = None,
         feed: Literal["append", "replace"] = "append",
     ) -> None:  # fmt: skip
         super().__init__()
@@ -65,12 +62,12 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     @property
     def dtype(self) -> torch.dtype:
         """The precision of the weights."""
-        return self.step.attention.like.dtype
+        return self.step.like.dtype
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.step.attention.like.device
+        return self.step.like.device
 
     @property
     def radius(self) -> float:
@@ -91,6 +88,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         init: Any = None,
         epochs: int | None = None,
         steps: int | None = None,
+        query: Any = None,
         executor: ExecutorName = "structured",
         record: Record | None = None,
         progress: bool | Callable[[int, int], None] = False,
@@ -103,7 +101,9 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         init      initial weights: [(W, b), ...] of a network, w of a linear model (default zero)
         epochs    for SGD: one round per row of X and epoch (default 1)
         steps     for GD: rounds in all, each on every row of X
-        executor  "structured" (fast) or "dense" (literal matrices)
+        query     new examples that stand in the prompt beside the data, answered in `run.prediction`,
+                  for programs compiled with room for them
+        executor  "structured" (fast) or "dense" (literal matrices); stacks also "sparse"
         record    "weights": keep the weights after every round; "trace": keep every block; a function
                   of (round, weights) is called after every round and must not keep the tensors
         progress  True for a progress bar, or a function of (rounds done, rounds in all)
@@ -114,7 +114,9 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         self._check_dtype()
         with weights_stay_fixed():
             rounds = {"epochs": epochs, "steps": steps}
-            session = self.codec.session(X, Y, init=init, padded=self._is_altered(), **rounds)
+            session = self.codec.session(
+                X, Y, init=init, padded=self._is_altered(), query=query, **rounds
+            )
             return self._train(session, executor, record, progress, watch)
 
     def _train(
@@ -149,6 +151,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         return Run(
             program=self,
             weights=_cloned(weights_now()),
+            prediction=self._answer(session, engine, state, executor) if session.answers else None,
             cost=self._cost(session, state),
             range_use=engine.watch.max_use,
             near_kink=engine.watch.near_kink,
@@ -156,6 +159,18 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             history=history if record == "weights" else None,
             trace=state.trace,
         )
+
+    def _answer(
+        self, session: Session, engine: AnyExecutor, state: LoopState, executor: ExecutorName
+    ) -> Tensor:
+        """The read-out layers on the final state, at the tokens that ask."""
+        reader, last = self.executor(session, executor, layer=self.readout), LoopState()
+        blocks = {address: engine.dump(block) for address, block in state.live.items()}
+        steps = self.mask.forward_steps()
+        with torch.no_grad():
+            execute(steps, blocks, [{}], reader, state=last)
+        block = reader.dump(last.live[steps[-1].writes])
+        return self.codec.output_of(block)[..., -session.answers :, :]
 
     def predict(
         self, X: Any, weights: Any, *, executor: ExecutorName = "structured", watch: bool = True
@@ -177,31 +192,14 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
 
     def executor(
         self, session: Session, name: ExecutorName, *, keep_all: bool = False,
-        state: LoopState | None = None, layer: Layer | None = None,
-    ) -> StructuredExecutor | DenseExecutor:  # fmt: skip
+        state: LoopState | None = None, layer: FrozenLayer | None = None,
+    ) -> AnyExecutor:  # fmt: skip
         """The engine that applies this program's layer (its step unless told) in a session."""
-        layer = layer or self.step
-        watch = self._watch(session, state or LoopState())
-        if name == "structured":
-            return StructuredExecutor(
-                layer,
-                layer.prefixes,
-                watch,
-                batched=session.batched,
-                keep_all=keep_all,
-                wanted=session.wanted,
-            )
-        if name != "dense":
-            raise InvalidParameter("executor", name, "be 'structured' or 'dense'")
-        size = dense_parameters(layer, session.n_columns)
-        if size > DENSE_PARAMETER_LIMIT:
-            raise AssumptionViolated(
-                f"The literal matrices of this layer have {size:,} entries "
-                f"({size * layer.attention.like.element_size() / 1e9:.1f} GB), above the limit of "
-                f"{DENSE_PARAMETER_LIMIT:,}. Use executor='structured', which computes the same function, "
-                f"or {self.codec.smaller}."
-            )
-        return DenseExecutor(layer, self.layout, session.n_columns, watch)
+        return choose_executor(
+            layer or self.step, name, self._watch(session, state or LoopState()),
+            layout=self.layout, n_columns=session.n_columns, batched=session.batched,
+            keep_all=keep_all, wanted=session.wanted, advice=self.codec.smaller,
+        )  # fmt: skip
 
     def _loop(
         self, steps: Sequence[Step], session: Session, engine: Executor, state: LoopState, *,
@@ -231,9 +229,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             rounds=state.rounds,
             blocks=state.blocks_written,
             live_blocks_max=state.live_blocks_max,
-            dense_flops=n
-            * state.blocks_written
-            * dense_flops_per_step(self.step, session.n_columns),
+            dense_flops=n * state.blocks_written * self.step.dense_flops(session.n_columns),
             structured_flops=n * state.rounds * session.structured_flops_per_round,
         )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from icgd.runtime.choose_executor import ExecutorName
 from icgd.runtime.cost import Cost
 from icgd.runtime.loop import TraceEntry
 from icgd.runtime.watch import KinkReport
@@ -20,6 +21,7 @@ class Run:
     """The result of `program.run`.
 
     weights        after the last round: [(W, b), ...] of a network, w of a linear model
+    prediction     for programs with queries in the prompt: one row per query
     history        with record="weights": the weights after every round
     trace          with record="trace": every block the transformer wrote, with what it saw
     cost           rounds, blocks, live_blocks_max, dense_flops, structured_flops
@@ -32,7 +34,8 @@ class Run:
     cost: Cost
     range_use: float
     near_kink: KinkReport
-    executor: Literal["structured", "dense"]
+    executor: ExecutorName
+    prediction: Tensor | None = None
     history: list[Any] | None = None
     trace: list[TraceEntry] = field(default_factory=list)
 

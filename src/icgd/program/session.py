@@ -25,6 +25,7 @@ class Session:
     decode      the trained parameters held by the live blocks
     noise       bound on a pre-activation's error given the largest query; checks gate capacity
     n_columns   tokens per block in the literal form
+    answers     tokens, the last ones of the state, whose prediction is wanted after the run
     """
 
     prompt: dict[Address, Block]
@@ -37,6 +38,7 @@ class Session:
     decode: Callable[[Mapping[Address, Block]], Any]
     noise: Callable[[Mapping[Address, Block], float], float]
     n_columns: int
+    answers: int = 0
 
 
 class Codec(Protocol):
@@ -50,9 +52,10 @@ class Codec(Protocol):
     smaller: str
 
     def session(
-        self, X: Any, Y: Any, *, init: Any, epochs: int | None, steps: int | None, padded: bool
-    ) -> Session:
-        """Check and encode training data, initial weights and the number of rounds."""
+        self, X: Any, Y: Any, *, init: Any, epochs: int | None, steps: int | None, padded: bool,
+        query: Any = None,
+    ) -> Session:  # fmt: skip
+        """Check and encode training data, initial weights, the number of rounds and queries."""
 
     def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:
         """A session whose rounds only predict, and the block that holds the output."""

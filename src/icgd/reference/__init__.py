@@ -3,6 +3,8 @@
 from icgd.reference.gd import gd_step as gd_step
 from icgd.reference.gd import gd_steps as gd_steps
 from icgd.reference.gd import minimiser as minimiser
+from icgd.reference.network_gd import network_gd_step as network_gd_step
+from icgd.reference.network_gd import network_gd_steps as network_gd_steps
 from icgd.reference.sgd import sgd_round as sgd_round
 from icgd.reference.sgd import sgd_rounds as sgd_rounds
 from icgd.reference.sgd import torch_network as torch_network

@@ -9,6 +9,10 @@ from torch import Tensor, nn
 
 from icgd.problems import NetworkSpec, Weights
 
+MODULES: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus, "gelu": nn.GELU,
+}  # fmt: skip
+
 
 def torch_network(spec: NetworkSpec, weights: Weights) -> nn.Sequential:
     """The network as a torch.nn.Sequential holding copies of the weights."""
@@ -22,8 +26,9 @@ def torch_network(spec: NetworkSpec, weights: Weights) -> nn.Sequential:
             if b is not None:
                 linear.bias.copy_(b)
         modules.append(linear)
-        if not spec.is_linear(layer):
-            modules.append(nn.ReLU())
+        kind = spec.output if layer == spec.n_layers else spec.activation
+        if kind != "linear":
+            modules.append(MODULES[kind]())
     return nn.Sequential(*modules)
 
 

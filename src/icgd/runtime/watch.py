@@ -29,6 +29,8 @@ class Watched:
     layer: int
     label: str
     slot: str
+    option: str = "radius"
+    """The option of compile that widens its range."""
 
     @property
     def is_query(self) -> bool:
@@ -133,7 +135,7 @@ class RangeWatch:
 
 
 def _joined(logged: list[Logged]) -> Tensor:
-    return torch.cat([value for _, _, values in logged for value in values], dim=-1)
+    return torch.cat([value.reshape(-1) for _, _, values in logged for value in values])
 
 
 def _each(logged: list[Logged]) -> Iterator[tuple[int, Watched, Tensor]]:
@@ -146,7 +148,7 @@ def out_of_range(source: Watched, unit: int, value: float, radius: float, round_
     """The sentence every range excursion is reported with."""
     if math.isfinite(value):
         wanted = 2.0 ** math.ceil(math.log2(1.25 * value))
-        remedy = f"Recompile with radius >= {wanted:g}, standardise the data, or lower lr."
+        remedy = f"Recompile with {source.option} >= {wanted:g}, standardise the data, or lower lr."
     else:
         remedy = "Training diverged: lower lr or standardise the data."
     what = f"Head {source.label}" if source.is_query else "A closed unit"

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from icgd.nn.layer import Layer
 from icgd.nn.masks import Address, Step
 from icgd.problems import NetworkSpec, Weights
 from icgd.program import Program
-from icgd.program.program import ExecutorName
 from icgd.runtime.blocks import Block, make_block
+from icgd.runtime.choose_executor import ExecutorName
 from icgd.runtime.executors import DenseExecutor, StructuredExecutor
 from icgd.runtime.loop import Executor, execute
 from icgd.runtime.watch import RangeWatch
@@ -139,6 +140,7 @@ def _layer(W: Tensor, b: Tensor | None) -> dict[str, Tensor]:
 def unwatched(program: Program, executor: ExecutorName = "structured") -> Executor:
     """An executor for steps outside a run: a wrong mask rule may well leave the certified range."""
     watch = RangeWatch(math.inf, program.slope, lambda largest: 0.0)
+    assert isinstance(program.step, Layer)
     if executor == "dense":
         return DenseExecutor(program.step, program.layout, program.layout["out"].size, watch)
     return StructuredExecutor(program.step, ("top", "bottom"), watch, batched=False, keep_all=True)

@@ -15,13 +15,14 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from icgd.nn.layer import Layer
 from icgd.nn.masks import Step
 from icgd.nn.structured import weights_stay_fixed
 from icgd.problems import NetworkSpec
-from icgd.program.program import DENSE_PARAMETER_LIMIT, Program
+from icgd.program import Program
 from icgd.reference.steps import exact_backward, exact_forward
 from icgd.runtime.blocks import Block, make_block
-from icgd.runtime.cost import dense_parameters
+from icgd.runtime.choose_executor import DENSE_PARAMETER_LIMIT
 from icgd.runtime.executors import DenseExecutor, StructuredExecutor
 from icgd.runtime.loop import Executor
 from icgd.runtime.watch import RangeWatch
@@ -227,12 +228,13 @@ def probe_blocks(
 ) -> Iterator[tuple[Probe, str, Block]]:
     """What the program makes of every probe: structured, and literal matrices where they fit."""
     watch = RangeWatch(math.inf, program.slope, lambda largest: 0.0)
+    assert isinstance(program.step, Layer)
     executors: dict[str, Executor] = {
         "structured": StructuredExecutor(
             program.step, ("top", "bottom"), watch, batched=False, keep_all=True
         )
     }
-    if dense_parameters(program.step, program.layout["out"].size) <= DENSE_PARAMETER_LIMIT:
+    if program.step.dense_parameters(program.layout["out"].size) <= DENSE_PARAMETER_LIMIT:
         executors["dense"] = DenseExecutor(
             program.step, program.layout, program.layout["out"].size, watch
         )

@@ -23,7 +23,7 @@ from icgd.gadgets.link_head import GridOptions, HeadTable
 from icgd.nn.grid_reader import PairReader, table_reader
 from icgd.problems import LinearModelSpec
 from icgd.program import Program
-from icgd.program.program import ExecutorName
+from icgd.runtime.choose_executor import ExecutorName
 from icgd.theory.spectral import (
     head_error_polynomial,
     make_geometry,

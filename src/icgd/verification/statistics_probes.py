@@ -14,8 +14,8 @@ from torch import Tensor
 
 from icgd.nn.structured import weights_stay_fixed
 from icgd.program import Program
-from icgd.program.program import ExecutorName
 from icgd.runtime.blocks import Block
+from icgd.runtime.choose_executor import ExecutorName
 from icgd.verification.statistics_bound import StepBound, statistics_codec, step_bound
 
 N_SINGLE, N_SEVERAL = 193, 24

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from icgd.errors import InvalidParameter
 from icgd.program import Program
-from icgd.program.program import ExecutorName
+from icgd.runtime.choose_executor import ExecutorName
 
 if TYPE_CHECKING:
     from rich.table import Table

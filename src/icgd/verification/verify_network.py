@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icgd.constructions.network_codec import check_epochs
+from icgd.constructions.network_data import check_epochs
 from icgd.errors import AssumptionViolated
 from icgd.problems import NetworkSpec, Weights
 from icgd.program import Program, Run
-from icgd.program.program import ExecutorName
 from icgd.program.progress import progress_reporter
 from icgd.reference import sgd_round, sgd_rounds
+from icgd.runtime.choose_executor import ExecutorName
 from icgd.runtime.watch import KinkReport
 from icgd.theory.cot import StepErrors, paper_bound, round_error
 from icgd.theory.spectral import (

@@ -11,13 +11,13 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from icgd.constructions.statistics_codec import check_steps
+from icgd.constructions.network_data import check_steps
 from icgd.errors import AssumptionViolated
 from icgd.problems import LinearModel, LinearModelSpec
 from icgd.program import Program, Run
-from icgd.program.program import ExecutorName
 from icgd.program.progress import progress_reporter
 from icgd.reference import gd_step, gd_steps, minimiser
+from icgd.runtime.choose_executor import ExecutorName
 from icgd.theory.statistics import lasso_bound, strongly_convex_bound
 from icgd.verification.statistics_bound import StepBound, statistics_codec, step_bound
 from icgd.verification.statistics_probes import StatisticsProbe, run_statistics_probes

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from icgd.cli.benchmarks.measure import BenchRow, bench_table, compare, one_thread, write_bench
 from icgd.constructions import compile as compile_program
+from icgd.nn.layer import Layer
 from icgd.problems import GD, GLM, Lasso, LinearModel, Ridge
 from icgd.program import Program
 from icgd.runtime.blocks import pack_block
@@ -165,9 +166,10 @@ def _memory_case() -> tuple[Program, Tensor, Tensor]:
 
 def _memory() -> list[MemoryRow]:
     program, *_ = _memory_case()
+    assert isinstance(program.step, Layer)
     dense = program.step.dense(N_MEMORY)
     weights = sum(p.numel() * p.element_size() for p in dense.parameters()) / 1e6
-    block = N_MEMORY * program.layout.width * program.step.attention.like.element_size() / 1e6
+    block = N_MEMORY * program.layout.width * program.step.like.element_size() / 1e6
     # A process of its own for every number: memory that was once used is seldom given back.
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
         idle = pool.submit(peak_memory, "idle", 0).result()
@@ -201,6 +203,7 @@ def peak_memory(kind: str, length: int) -> float:
 
 def _run_stack(program: Program, length: int, X: Tensor, y: Tensor) -> Tensor:
     """L copies of the layer, all of them kept, applied one after another."""
+    assert isinstance(program.step, Layer)
     dense = program.step.dense(N_MEMORY)
     layers = [copy.deepcopy(dense) for _ in range(length)]
     session = program.codec.session(X, y, init=None, epochs=None, steps=1, padded=False)

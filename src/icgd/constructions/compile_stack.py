@@ -1,0 +1,169 @@
+"""Compile (network, full-batch gradient descent) into a stack of attention layers."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from icgd.constructions.relu_stack import StackBuilder, StackOptions
+from icgd.constructions.stack_codec import StackCodec
+from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.nn.masks import StateMask
+from icgd.problems import GD, Network, NetworkSpec
+from icgd.problems.losses import LOSSES
+from icgd.program import Program
+
+NAME = "relu_stack"
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+GATE = {torch.float64: 1024.0, torch.float32: 128.0}
+RAMP = {torch.float64: 2.0**-20, torch.float32: 2.0**-10}
+DEFAULTS = {"n_relu": 256, "knots": "adaptive", "products": "exact", "radius": 8.0}
+KNOTS, PRODUCTS = ("uniform", "adaptive"), ("exact", "attention")
+
+
+def describe(spec: NetworkSpec) -> dict[str, Any]:
+    """The network in a config; a loss of the user's own cannot be stored."""
+    return {
+        "widths": list(spec.widths), "activation": spec.activation, "output": spec.output,
+        "bias": spec.bias, "loss": spec.loss.name,
+    }  # fmt: skip
+
+
+def network_of(problem: Mapping[str, Any]) -> Network:
+    """The network a config describes."""
+    name = str(problem["loss"])
+    if name not in LOSSES and not name.startswith("huber["):
+        raise AssumptionViolated(
+            f"The loss {name!r} is a function of the user's own, which is not stored with a program. "
+            "Compile it again from the function."
+        )
+    from icgd.problems.losses import huber
+
+    loss = huber(float(name[len("huber[") : -1])) if name.startswith("huber[") else LOSSES[name]
+    return Network(
+        tuple(problem["widths"]), problem["activation"], problem["output"], problem["bias"], loss
+    )
+
+
+def check_gd(problem: Network, optimizer: object, method: str) -> GD:
+    """Full-batch gradient descent with a number for a step, or a clear complaint."""
+    if not isinstance(optimizer, GD):
+        raise InvalidParameter(
+            "optimizer", type(optimizer).__name__, f"be an icgd.GD for method={method!r}",
+            remedy="Use icgd.GD(lr=...), or method='cot' for SGD.",
+        )  # fmt: skip
+    if isinstance(optimizer.lr, str):
+        raise InvalidParameter(
+            "lr", optimizer.lr, "be a number for a network", remedy="For example icgd.GD(lr=0.1)."
+        )
+    return optimizer
+
+
+def check_count(name: str, value: object, least: int) -> int:
+    """A whole number that is large enough."""
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < least:
+        raise InvalidParameter(name, value, f"be an integer >= {least}")
+    return number
+
+
+def check_radius(name: str, value: object) -> float:
+    """A finite positive range."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidParameter(name, value, "be a number")
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidParameter(name, value, "be a finite number > 0")
+    return float(value)
+
+
+def chosen_ranges(
+    given: Mapping[str, Any], defaults: Mapping[str, Any], dtype: torch.dtype
+) -> dict[str, Any]:
+    """Ranges and counts that all stacks share, with their defaults."""
+    o = {**defaults, **{k: v for k, v in given.items() if v is not None}}
+    o["n_relu"] = check_count("n_relu", o["n_relu"], 3)
+    o["radius"] = check_radius("radius", o["radius"])
+    o.setdefault("signal_radius", 8.0)
+    o["signal_radius"] = check_radius("signal_radius", o["signal_radius"])
+    o["gate"] = max(GATE[dtype], 2 * o["radius"])
+    o["target_radius"] = check_radius("target_radius", o.get("target_radius", o["radius"]))
+    n = o.get("n_examples")
+    o["n_examples"] = None if n is None else check_count("n_examples", n, 1)
+    return o
+
+
+def compile_stack(
+    problem: Network, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
+) -> Program:
+    """The (2N+4)-layer stack for a network.
+
+    Statement: [DEEP] Theorem 1
+
+    Differs from the paper: see constructions/relu_stack.py.
+    """
+    gd = check_gd(problem, optimizer, "stack")
+    options = chosen_ranges(given, DEFAULTS, dtype)
+    for name, allowed in (("knots", KNOTS), ("products", PRODUCTS)):
+        if options[name] not in allowed:
+            raise InvalidParameter(name, options[name], f"be one of {', '.join(allowed)}")
+    if problem.spec.loss.name == "squared" and given.get("target_radius") is None:
+        options["target_radius"] = options["gate"]  # computed exactly, whatever the target
+    config = {
+        "construction": NAME,
+        "problem": describe(problem.spec),
+        "optimizer": {"name": "GD", "lr": gd.lr, "box": gd.box},
+        "options": {**options, "ramp": RAMP[dtype]},
+        "dtype": str(dtype).removeprefix("torch."),
+    }
+    return assemble(config, problem.spec)
+
+
+def stack_options(config: Mapping[str, Any]) -> StackOptions:
+    """The options a config describes."""
+    o, optimizer = config["options"], config["optimizer"]
+    return StackOptions(
+        lr=float(optimizer["lr"]), box=optimizer["box"], dtype=DTYPES[config["dtype"]],
+        **{name: o[name] for name in (
+            "n_relu", "knots", "products", "radius", "signal_radius", "target_radius", "gate",
+            "ramp", "n_examples",
+        )},
+    )  # fmt: skip
+
+
+def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:
+    """The program of checked parts."""
+    options = stack_options(config)
+    builder = StackBuilder(spec, options)
+    step, readout = builder.step(), builder.prediction()
+    kept = ("construction", "problem", "optimizer", "options", "dtype")
+    program = Program(
+        config={key: config[key] for key in kept},
+        step=step,
+        readout=readout,
+        mask=StateMask(),
+        layout=builder.layout,
+        codec=StackCodec(
+            spec, [step.like], gate=options.gate, target_radius=options.target_radius,
+            box=options.box, n_examples=options.n_examples, output=f"out{spec.n_layers}",
+            stacks=(step, readout),
+        ),
+        certificate=builder.certificate(),
+        slope=1 / options.ramp,
+        feed="replace",
+    )  # fmt: skip
+    return program.requires_grad_(False)
+
+
+def build(config: Mapping[str, Any]) -> Program:
+    """The program a config describes; used when loading from disk."""
+    return assemble(config, network_of(config["problem"]).spec)
+
+
+Program.builders[NAME] = build

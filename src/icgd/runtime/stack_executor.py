@@ -1,0 +1,79 @@
+"""Runs a stack of layers: the state is one block of tokens that every step replaces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from icgd.errors import AssumptionViolated
+from icgd.layout import Layout
+from icgd.nn.masks import Address, Step
+from icgd.nn.stack import Stack
+from icgd.runtime.blocks import Block, pack_block, unpack_block
+from icgd.runtime.watch import RangeWatch, Watched, out_of_range
+
+SPREAD = 2.0**-20
+"""Relative difference between tokens up to which a shared slot counts as equal in all of them."""
+
+
+class StackExecutor:
+    """One evaluation of a stack: "collapsed" (fast), "sparse" (index arrays) or "dense" (literal)."""
+
+    def __init__(
+        self, stack: Stack, layout: Layout, n_columns: int, evaluation: str, watch: RangeWatch
+    ) -> None:
+        self.stack, self.layout, self.n_columns = stack, layout, n_columns
+        self.evaluation, self.watch = evaluation, watch
+        self._shared = torch.cat([layout.index(s.name).reshape(-1) for s in layout if not s.each])
+
+    def load(self, block: Block) -> Tensor:
+        """The block as tokens, (..., token, entry)."""
+        return pack_block(block, self.layout, self.n_columns, self.stack.like)
+
+    def dump(self, tokens: Tensor) -> Block:
+        """Tokens as slots; shared slots must be equal in all tokens."""
+        shared = tokens[..., self._shared]
+        apart = float((shared - shared[..., :1, :]).abs().max())
+        size = float(shared.abs().max())
+        if not apart <= SPREAD * max(1.0, size):  # also true for NaN
+            raise AssumptionViolated(
+                f"Tokens disagree by {apart:.3g} in slots that all of them share. The layer's weights were "
+                "altered, or training diverged: lower lr."
+            )
+        return unpack_block(tokens, self.layout)
+
+    def step(self, blocks: Sequence[Tensor], step: Step, round_: int) -> Tensor:
+        """All layers of the stack, one after the other."""
+        tokens = blocks[0]
+        for place, (name, layer) in enumerate(self.stack.each(), 1):
+
+            def look(
+                label: str, value: Tensor, reach: float, _name: str = name, _at: int = place
+            ) -> None:
+                number = label.lstrip("abcdefghijklmnopqrstuvwxyz_")
+                option = "signal_radius" if label.startswith(("signal", "derivative")) else "radius"
+                where = Watched(_name, int(number or _at), label, label, option)
+                self._look(where, value, reach, round_)
+
+            tokens = getattr(layer, self.evaluation)(tokens, look)
+        return tokens
+
+    def _look(self, source: Watched, value: Tensor, reach: float, round_: int) -> None:
+        if math.isinf(reach):
+            return
+        low, high = torch.aminmax(value)
+        largest = max(-float(low), float(high)) if bool(low == low) else math.nan
+        if not largest <= reach and math.isfinite(self.watch.radius):  # also true for NaN
+            unit = int(value.abs().flatten().argmax()) % value.shape[-1] + 1
+            raise AssumptionViolated(out_of_range(source, unit, largest, reach, round_))
+        self.watch.max_use = max(self.watch.max_use, largest / reach)
+        if source.label in self.stack.kinks:
+            self.watch.log_preactivations(round_, [source], [value])
+
+    def round(self, live: dict[Address, Tensor], steps: Sequence[Step], round_: int) -> None:
+        """All steps of a round."""
+        for step in steps:
+            live[step.writes] = self.step([live[a] for a in step.reads], step, round_)
