@@ -1,0 +1,350 @@
+"""Sums of tanh, sigmoid or ReLU units that fit a function of one or two numbers.
+
+f(t) ~ sum_m c_m sigma(a_m . [t; 1]): the inner weights a are written down (random, or evenly spaced),
+the outer ones c solve a least-squares problem on a grid dense at the edges. The error is then MEASURED
+in sup norm on another, finer grid with edges and corners in it: a certificate that is not rigorous.
+Least squares with many alike units gives large weights c; what they cost in rounding is part of the error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from icgd.certificate import Certificate
+from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.gadgets.relu_sum import fit_relu_sum
+from icgd.problems.activations import Activation
+
+UNITS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": torch.relu,
+}  # fmt: skip
+RCOND = 1e-12
+ROUNDING = 4 * 2.0**-53
+"""Times sum |c_m|: what summing the units in another order may change."""
+_CHUNK = 2**14
+_GRIDS = {1: (801,), 2: (29, 97)}
+"""Points per variable on which weights are found; ReLUs need more than there are knots."""
+_RELU_GRIDS = {1: (4001,), 2: (15, 401)}
+_FINE = {1: (4999,), 2: (67, 623)}
+"""Points per variable on which the error is looked at."""
+
+
+@dataclass(frozen=True)
+class FeatureFit:
+    """sum_m c_m sigma(a_m . [t_1 .. t_{F-1}; 1]).
+
+    Statement: [BRIDGE] Lemma 5
+
+    a, c  (M, F), (M,)    activation  the name of sigma    box  half-widths of the certificate's domain
+    odd   the units are pairs (+a_1, c), (-a_1, -c), one after the other: f(0, t) = 0
+    blind an interval of the last variable that the certificate leaves out
+    way   how a and c were found
+
+    Differs from the paper: weights are computed, not shown to exist; the error is in sup norm, the lemma's
+    is in L2, which composing layers cannot use. Measured errors fall far faster than M^-1/2.
+    """
+
+    a: Tensor
+    c: Tensor
+    activation: str
+    certificate: Certificate
+    box: tuple[float, ...] = field(kw_only=True)
+    odd: bool = field(default=False, kw_only=True)
+    blind: tuple[float, float] | None = field(default=None, kw_only=True)
+    way: str = field(default="", kw_only=True)
+
+    @property
+    def n_units(self) -> int:
+        """The number M of units."""
+        return self.c.numel()
+
+    def __call__(self, t: Tensor) -> Tensor:
+        """Evaluate at t of shape (..., F-1); an odd fit is exactly 0 where its first variable is."""
+        flat = t.reshape(-1, self.a.shape[1] - 1)
+        a, c = self.a.to(t), self.c.to(t)
+        if self.odd:
+            parts = [_odd_units(p, a[::2], self.activation) @ c[::2] for p in flat.split(_CHUNK)]
+        else:
+            parts = [_units(p, a, self.activation) @ c for p in flat.split(_CHUNK)]
+        return torch.cat(parts).reshape(t.shape[:-1])
+
+
+def fit_features(
+    f: Callable[[Tensor], Tensor], box: Sequence[float], n_units: int, activation: str = "tanh",
+    seed: int = 0, *, odd: bool = False, name: str = "f",
+) -> FeatureFit:  # fmt: skip
+    """Fit f on a box of one or two variables by random units and one constant unit.
+
+    Statement: [BRIDGE] Lemma 5
+
+    f      maps (..., F-1) to (...)    box  half-width of each variable
+    odd    use pairs of units that are odd in the first variable, as f must be
+
+    ReLUs of one variable bend at even knots instead; `relu_sum` certifies those rigorously.
+
+    Differs from the paper: outer weights by least squares, not by sampling a measure.
+
+    >>> fit = fit_features(lambda t: t[..., 0] * t[..., 1], (1.0, 1.0), 100)
+    >>> fit.n_units, fit.certificate.sup_error < 1e-5
+    (100, True)
+    """
+    check_units(n_units, activation)
+    box = check_box(box)
+    pairs = n_units // 2 if odd else n_units
+    a = _random_units(pairs if odd else pairs - 1, box, activation, seed)
+    if not odd:
+        constant = a.new_zeros(1, len(box) + 1)
+        constant[0, -1] = 1.0
+        a = torch.cat([a, constant])
+    return fit_outer(f, box, a, activation, odd=odd, name=name, way="random units")
+
+
+def fit_outer(
+    f: Callable[[Tensor], Tensor], box: tuple[float, ...], a: Tensor, activation: str, *,
+    odd: bool = False, name: str = "f", way: str = "",
+) -> FeatureFit:  # fmt: skip
+    """Outer weights for given inner ones (for an odd fit: one unit of every pair), error measured."""
+    return certified(
+        f, box, a, outer_weights(f, box, a, activation, odd), activation, odd, name, way
+    )
+
+
+def outer_weights(
+    f: Callable[[Tensor], Tensor], box: tuple[float, ...], a: Tensor, activation: str, odd: bool
+) -> Tensor:
+    """c by least squares on a grid that is dense at the edges; half of it if all is odd."""
+    grid = (_RELU_GRIDS if activation == "relu" else _GRIDS)[len(box)]
+    axes = [_cosines(half, n) for half, n in zip(box, grid, strict=True)]
+    if odd:
+        axes[0] = axes[0][axes[0] > 1e-9 * box[0]]
+    points = _product(axes)
+    columns = (_odd_units if odd else _units)(points, a, activation)
+    found = torch.linalg.lstsq(columns, f(points).unsqueeze(1), driver="gelsd", rcond=RCOND)
+    return found.solution[:, 0]
+
+
+def certified(
+    f: Callable[[Tensor], Tensor], box: tuple[float, ...], a: Tensor, c: Tensor, activation: str,
+    odd: bool = False, name: str = "f", way: str = "",
+) -> FeatureFit:  # fmt: skip
+    """A fit with its error measured on the finer grid."""
+    if odd:
+        a, c = torch.stack([a, _mirror(a)], 1).flatten(0, 1), torch.stack([c, -c], 1).flatten()
+    axes = [uniform(half, n) for half, n in zip(box, _FINE[len(box)], strict=True)]
+    points = _product(axes)
+    blank = Certificate(f"feature_fit[{name}]", min(box), 0.0, 0.0, 0.0, rigorous=False)
+    fit = FeatureFit(a, c, activation, blank, box=box, odd=odd, way=way)
+    fitted = fit(points)
+    grid = fitted.reshape([len(axis) for axis in axes])
+    slopes = [
+        float((grid.diff(dim=k).abs().max()) / (axis[1] - axis[0])) for k, axis in enumerate(axes)
+    ]
+    error = float((fitted - f(points)).abs().max()) + ROUNDING * float(c.abs().sum())
+    weight = max(float(c.abs().max()), float(a.abs().max()))
+    promise = replace(blank, sup_error=error, lipschitz=sum(slopes), weight_norm=weight)
+    return replace(fit, certificate=promise)
+
+
+def odd_in_first(fit: FeatureFit) -> FeatureFit:
+    """(f(s, t) - f(-s, t)) / 2 with twice the units: 0 at s = 0, and no worse a fit of an odd function.
+
+    Statement: [BRIDGE] Theorem 2
+
+    Differs from the paper: it relies on a small P(0, t) for the tokens that must not count.
+    """
+    if fit.odd:
+        return fit
+    a = torch.stack([fit.a, _mirror(fit.a)], 1).flatten(0, 1)
+    c = torch.stack([fit.c / 2, -fit.c / 2], 1).flatten()
+    return replace(fit, a=a, c=c, odd=True, way=f"{fit.way}, made odd")
+
+
+# -- the functions of one variable a network needs ---------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def fit_function(
+    activation: Activation, radius: float, n_units: int, attention: str = "relu"
+) -> FeatureFit:
+    """The network's activation r on [-radius, radius] by at most n_units units of the attention's.
+
+    Statement: [BRIDGE] Theorem 2
+
+    tanh and sigmoid are each other's: 1 or 2 units, exact to rounding; so is ReLU by ReLU.
+
+    Differs from the paper: no; M_1 is far below error^-2.
+
+    >>> from icgd.problems.activations import ACTIVATIONS
+    >>> fit_function(ACTIVATIONS["softplus"], 4.0, 50, "tanh").certificate.sup_error < 1e-9
+    True
+    """
+    check_units(n_units, attention)
+    (radius,) = check_box((radius,))
+    if activation.name == "linear":
+        return fit_identity(radius, n_units, attention)
+    refuse_corner(activation, attention)
+
+    def f(t: Tensor) -> Tensor:
+        return activation.apply(t[..., 0])
+
+    own = own_units(activation.name, attention)
+    if own is not None:
+        return certified(f, (radius,), *own, attention, name=activation.name, way="its own units")
+    if attention == "relu":
+        second, third = activation.bounds[1:3]
+        fit = fit_relu_sum(
+            activation.apply, radius, max(1, n_units - 1), second=second, third=third,
+            knots="adaptive", name=activation.name,
+        )  # fmt: skip
+        return FeatureFit(fit.a, fit.c, attention, fit.certificate, box=(radius,), way="knots")
+    tried = []
+    for n in sorted({n_units, min(n_units, ENOUGH)}):
+        by_chance = fit_features(f, (radius,), n, attention, name=activation.name)
+        tried.append(by_chance)
+        for scale in SCALES:
+            a = torch.cat([even_units(n - 1, radius, scale), by_chance.a[-1:]])
+            way = f"even units x {scale:g}"
+            tried.append(fit_outer(f, (radius,), a, attention, name=activation.name, way=way))
+    return min(tried, key=lambda fit: fit.certificate.sup_error)
+
+
+@lru_cache(maxsize=256)
+def fit_identity(radius: float, n_units: int = 12, attention: str = "relu") -> FeatureFit:
+    """t on [-radius, radius] by pairs of units, odd exactly; two ReLUs do it without error.
+
+    Statement: [BRIDGE] Theorem 2
+
+    Differs from the paper: it fits the product g v; one factor on the value side leaves the identity.
+
+    >>> t = torch.tensor([[-0.3], [0.0]], dtype=torch.float64)
+    >>> fit_identity(2.0, 2, "relu")(t).tolist()
+    [-0.3, 0.0]
+    """
+    check_units(n_units, attention, least=2)
+    (radius,) = check_box((radius,))
+
+    def f(t: Tensor) -> Tensor:
+        return t[..., 0]
+
+    if attention == "relu":
+        a, c = torch.tensor([[1.0, 0.0]]).double(), torch.ones(1).double()
+        fit = certified(f, (radius,), a, c, attention, True, "t", "exact")
+        return replace(fit, certificate=replace(fit.certificate, sup_error=0.0, rigorous=True))
+    pairs = attention != "tanh"  # tanh is odd itself: no need of a second unit
+    tried = []
+    for n in range(1, min(n_units // 2 if pairs else n_units, 8) + 1):
+        for reach in REACHES:
+            slopes = ladder(n, reach / radius)
+            a = torch.stack([slopes, torch.zeros_like(slopes)], 1)
+            way = f"{n} slopes up to {reach:g}/radius"
+            tried.append(fit_outer(f, (radius,), a, attention, odd=pairs, name="t", way=way))
+    return min(tried, key=lambda fit: fit.certificate.sup_error)
+
+
+ENOUGH = 64
+"""Units of one variable beyond which least squares mostly gains rounding."""
+SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+REACHES = tuple(2.0**-k for k in range(-1, 12, 2))
+"""How far the units of a difference quotient are moved: little is accurate, very little is all rounding."""
+
+
+def own_units(name: str, attention: str) -> tuple[Tensor, Tensor] | None:
+    """(a, c) where r is a sum of one or two units of sigma itself: tanh(t) = 2 sigmoid(2t) - 1."""
+    table = {
+        ("relu", "relu"): [(1.0, 0.0, 1.0)],
+        ("tanh", "tanh"): [(1.0, 0.0, 1.0)],
+        ("sigmoid", "sigmoid"): [(1.0, 0.0, 1.0)],
+        ("tanh", "sigmoid"): [(2.0, 0.0, 2.0), (0.0, 0.0, -2.0)],
+        ("sigmoid", "tanh"): [(0.5, 0.0, 0.5), (0.0, 1.0, 0.5 / math.tanh(1.0))],
+    }
+    if (name, attention) not in table:
+        return None
+    rows = torch.tensor(table[name, attention], dtype=torch.float64)
+    return rows[:, :2], rows[:, 2]
+
+
+def even_units(n: int, radius: float, scale: float, pad: float = 2.0) -> Tensor:
+    """scale (t - t_m), with the n centres t_m even over a range somewhat wider than the domain."""
+    centres = uniform(radius + pad / scale, n)
+    return torch.stack([torch.full_like(centres, scale), -scale * centres], 1)
+
+
+def ladder(n: int, top: float) -> Tensor:
+    """top/n, 2 top/n, .., top."""
+    return top * torch.arange(1, n + 1, dtype=torch.float64) / n
+
+
+def refuse_corner(activation: Activation, attention: str) -> None:
+    """A ReLU network needs ReLU attention."""
+    if not activation.smooth and attention != "relu":
+        raise AssumptionViolated(
+            f"A sum of {attention} units is smooth and cannot follow the corner of `{activation.name}`: "
+            'its slope would be off by 1/2 beside 0. Use attention="relu", or a smooth activation.'
+        )
+
+
+def check_units(n_units: int, activation: str, least: int = 1) -> None:
+    """Complain about a count or a name that can never be right."""
+    if activation not in UNITS:
+        raise InvalidParameter("attention", activation, f"be one of {sorted(UNITS)}")
+    if n_units < least:
+        raise InvalidParameter("n_units", n_units, f"be an integer >= {least}")
+
+
+def check_box(box: Sequence[float]) -> tuple[float, ...]:
+    """The half-widths as floats, or a complaint."""
+    if len(box) not in _GRIDS:
+        raise InvalidParameter("box", box, "have one or two half-widths")
+    if not all(math.isfinite(half) and half > 0 for half in box):
+        raise InvalidParameter("radius", box, "be finite numbers > 0")
+    return tuple(float(half) for half in box)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _random_units(n: int, box: tuple[float, ...], activation: str, seed: int) -> Tensor:
+    """Random directions, sizes in [0.3, 1.5] (1 for ReLU) and centres in 1.2 times the box."""
+    if activation == "relu" and len(box) == 1:
+        return even_units(n, box[0], 1.0, pad=0.0) if n > 1 else torch.ones(n, 2).double()
+    source = torch.Generator().manual_seed(seed)
+    direction = torch.randn(n, len(box), dtype=torch.float64, generator=source)
+    direction = direction / direction.norm(dim=1, keepdim=True)
+    draw = torch.rand(n, 2, dtype=torch.float64, generator=source)
+    size = torch.ones(n).double() if activation == "relu" else 0.3 + 1.2 * draw[:, 0]
+    shift = size * max(box) * 1.2 * (2 * draw[:, 1] - 1)
+    return torch.cat([direction * size.unsqueeze(1), shift.unsqueeze(1)], 1)
+
+
+def _units(points: Tensor, a: Tensor, activation: str) -> Tensor:
+    return UNITS[activation](points @ a[:, :-1].T + a[:, -1])
+
+
+def _odd_units(points: Tensor, a: Tensor, activation: str) -> Tensor:
+    """One column per pair. The rest of the argument is shared, so that a pair cancels at 0."""
+    rest = points[:, 1:] @ a[:, 1:-1].T + a[:, -1]
+    first = points[:, :1] * a[:, 0]
+    return UNITS[activation](rest + first) - UNITS[activation](rest - first)
+
+
+def _mirror(a: Tensor) -> Tensor:
+    return torch.cat([-a[:, :1], a[:, 1:]], 1)
+
+
+def uniform(half: float, n: int) -> Tensor:
+    """n even points of [-half, half], ends included."""
+    return torch.linspace(-half, half, n, dtype=torch.float64)
+
+
+def _cosines(half: float, n: int) -> Tensor:
+    return -half * torch.cos(torch.linspace(0, math.pi, n, dtype=torch.float64))
+
+
+def _product(axes: list[Tensor]) -> Tensor:
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
