@@ -7,13 +7,102 @@ from typing import Any
 
 import torch
 
+from icgd.constructions.compile_stack import (
+    DTYPES,
+    check_gd,
+    chosen_ranges,
+    describe,
+    network_of,
+)
+from icgd.constructions.forward_mode import ForwardBuilder, ForwardOptions
+from icgd.constructions.stack_codec import StackCodec
 from icgd.errors import InvalidParameter
-from icgd.problems import Network
+from icgd.gadgets.decay_condition import decay_condition
+from icgd.gadgets.slope_product import SHARPNESS
+from icgd.nn.head_family import ACTIVATIONS
+from icgd.nn.masks import StateMask
+from icgd.problems import Network, NetworkSpec
 from icgd.program import Program
+
+NAME = "forward_mode"
+DEFAULTS = {"n_relu": 200, "radius": 8.0, "signal_radius": 8.0}
 
 
 def compile_forward_mode(
     problem: Network, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
 ) -> Program:
-    """See constructions/forward_mode.py."""
-    raise InvalidParameter("method", "forward_mode", "be 'cot' or 'stack'")
+    """N layers a step for an N-layer network with a linear output.
+
+    Statement: [BRIDGE] Theorem 2
+
+    Differs from the paper: see constructions/forward_mode.py; any number of outputs, biases.
+    """
+    gd, spec = check_gd(problem, optimizer, "forward_mode"), problem.spec
+    if spec.output != "linear":
+        raise InvalidParameter(
+            "output", spec.output, "be 'linear' for method='forward_mode'",
+            remedy="Use method='stack' for an activated output.",
+        )  # fmt: skip
+    options = chosen_ranges(given, DEFAULTS, dtype)
+    # A ReLU network has corners, which smooth heads cannot make.
+    chosen = given.get("attention") or ("relu" if spec.activation == "relu" else "tanh")
+
+    decay_condition(chosen)  # Definition 3 of [BRIDGE], or a refusal that names it
+    if chosen not in ACTIVATIONS:
+        raise InvalidParameter("attention", chosen, f"be one of {', '.join(ACTIVATIONS)}")
+    if spec.activation == "relu":
+        options["radius"] = options["gate"]  # nothing is fitted
+        if given.get("signal_radius") is None:
+            options["signal_radius"] = 16.0
+    config = {
+        "construction": NAME,
+        "problem": describe(spec),
+        "optimizer": {"name": "GD", "lr": gd.lr, "box": gd.box},
+        "options": {**options, "attention": chosen},
+        "dtype": str(dtype).removeprefix("torch."),
+    }
+    return assemble(config, spec)
+
+
+def forward_options(config: Mapping[str, Any]) -> ForwardOptions:
+    """The options a config describes."""
+    o, optimizer = config["options"], config["optimizer"]
+    names = (
+        "attention", "n_relu", "radius", "signal_radius", "target_radius", "gate", "n_examples",
+    )  # fmt: skip
+    return ForwardOptions(
+        lr=float(optimizer["lr"]), box=optimizer["box"], dtype=DTYPES[config["dtype"]],
+        **{name: o[name] for name in names},
+    )  # fmt: skip
+
+
+def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:
+    """The program of checked parts."""
+    options = forward_options(config)
+    builder = ForwardBuilder(spec, options)
+    step, readout = builder.step(), builder.prediction()
+    kept = ("construction", "problem", "optimizer", "options", "dtype")
+    program = Program(
+        config={key: config[key] for key in kept},
+        step=step,
+        readout=readout,
+        mask=StateMask(),
+        layout=builder.layout,
+        codec=StackCodec(
+            spec, [step.like], gate=options.gate, target_radius=options.target_radius,
+            box=options.box, n_examples=options.n_examples, output=f"z{spec.n_layers}",
+            stacks=(step, readout),
+        ),
+        certificate=builder.certificate(),
+        slope=SHARPNESS / options.signal_radius,
+        feed="replace",
+    )  # fmt: skip
+    return program.requires_grad_(False)
+
+
+def build(config: Mapping[str, Any]) -> Program:
+    """The program a config describes; used when loading from disk."""
+    return assemble(config, network_of(config["problem"]).spec)
+
+
+Program.builders[NAME] = build

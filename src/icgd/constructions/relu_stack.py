@@ -126,7 +126,7 @@ class StackBuilder:
             last = self.fits[n]
             self.fits[n] = replace(last, reach=min(last.reach, options.radius))
         exact = all(spec.activation_of(j).name in ("relu", "linear") for j in self.layers)
-        self.square = None if exact or options.products == "exact" else _square(options)
+        self.square = None if exact or options.products == "exact" else self._square()
 
     def certificate(self) -> Certificate:
         """The worst of all fits."""
@@ -141,8 +141,8 @@ class StackBuilder:
         Statement: [DEEP] Theorem 1
         Statement: [DEEP] Theorem 5
 
-        Differs from the paper: weights start in the prompt and not at zero, columns of V_{j+1} where
-        Lemma 5 writes rows, and the last layer clears what the next step writes anew.
+        Differs from the paper: weights start in the prompt and not at zero, and the last layer clears
+        what the next step writes anew.
         """
         layers: dict[str, Sublayer] = {f"forward{j}": self.forward(j) for j in self.layers}
         layers["slopes"] = AttentionSublayer(
@@ -214,7 +214,8 @@ class StackBuilder:
 
         Statement: [DEEP] Lemma 5
 
-        Differs from the paper: column k of V_{j+1}, where it prints a row.
+        Differs from the paper: no; (D.15) asks with column k of V_{j+1}, only Lemma 6 takes a row. The
+        display after it has a ReLU and another token's values, which (3.17) has not.
         """
         query, key = self._upstream(j)
         slope, signal = self.layout.index(f"slope{j}"), self.layout.index(f"signal{j}")
@@ -246,7 +247,8 @@ class StackBuilder:
         """s <- s r' by ReLUs.
 
         Where r' is 0 or 1 a gate does it exactly: relu(s - G(1 - r')) - relu(-s - G(1 - r')). Else by
-        uv = ((u + v)^2 - (u - v)^2) / 4 with squares as sums of ReLUs.
+        uv = S ((u/S + v)^2 - (u/S - v)^2) / 4 with squares as sums of ReLUs, S the range of u: scaled, both
+        arguments stay near 1, which costs S/M^2 and not S^2/M^2.
         """
         u, v = self.layout.index(f"signal{j}"), self.layout.index(f"slope{j}")
         sign = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(len(u))
@@ -261,15 +263,27 @@ class StackBuilder:
         return MlpSublayer({**self._quarter_squares(u, v, self.square), "erase": erase})
 
     def _quarter_squares(self, u: Tensor, v: Tensor, square: ReluSum) -> dict[str, UnitGroup]:
-        a, c = square.a, square.c
+        a, c, size = square.a, square.c, self.o.signal_radius
         one, n = one_of(self.layout), len(c)
         groups = {}
         for name, sign in (("plus", 1.0), ("minus", -1.0)):
             read = torch.stack([u, v, one.expand_as(u)], dim=1).repeat_interleave(n, dim=0)
-            w_in = torch.stack([a[:, 0], sign * a[:, 0], a[:, 1]], dim=1).repeat(len(u), 1)
+            w_in = torch.stack([a[:, 0] / size, sign * a[:, 0], a[:, 1]], dim=1).repeat(len(u), 1)
             outer = (sign / 4 * c).repeat(len(u))
             groups[name] = UnitGroup(read, w_in, u.repeat_interleave(n), outer, dtype=self.o.dtype)
         return groups
+
+    def _square(self) -> ReluSum:
+        """S t^2, for t = u/S +- r'."""
+        size = self.o.signal_radius
+        steepest = max(
+            self.spec.activation_of(j).bounds[0] + fit.slope.certificate.sup_error
+            for j, fit in self.fits.items()
+        )
+        return fit_relu_sum(
+            lambda t: size * t * t, 1 + steepest, self.o.n_relu - 1, second=2 * size, third=0.0,
+            name="square",
+        )  # fmt: skip
 
     def descend(self) -> AttentionSublayer:
         """w <- w - lr * mean of s(j) p(j-1)^T / 2, two heads per unit: relu(s) - relu(-s) = s."""
@@ -285,9 +299,3 @@ class StackBuilder:
                 scale=-self.o.lr * self.o.mean_factor / 2,
             )  # fmt: skip
         return AttentionSublayer(families)
-
-
-def _square(o: StackOptions) -> ReluSum:
-    return fit_relu_sum(
-        torch.square, o.signal_radius + 2, o.n_relu - 1, second=2.0, third=0.0, name="square"
-    )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from icgd.certificate import Certificate
 from icgd.constructions.stack_layout import one_of
+from icgd.gadgets.feature_fit import fit_features
 from icgd.gadgets.relu_sum import ReluSum, fit_relu_sum
 from icgd.layout import Layout
 from icgd.nn.stack import MlpSublayer, UnitGroup
@@ -46,15 +47,13 @@ def loss_units(
         pairs = zip(fit.a.tolist(), fit.c.tolist(), strict=True)
         minus_y = [(0.0, -1.0, 0.0, 1.0), (0.0, 1.0, 0.0, -1.0)]
         return [(a, 0.0, b, c) for (a, b), c in pairs] + minus_y, fit.certificate
-    from icgd.gadgets.feature_fit import fit_features
-
     wide = fit_features(
         lambda t: loss.slope_of(t[..., 0].contiguous(), t[..., 1].contiguous()),
         (radius, target_radius), n_relu, "relu", name=loss.name,
     )  # fmt: skip
-    size = wide.a.abs().sum(dim=1).clamp(min=1.0)  # |a|_1 <= 1, as the gate of the mask needs
-    rows = (wide.a / size.unsqueeze(1)).tolist()
-    outer = (wide.c * size).tolist()
+    norm = wide.a.abs().sum(dim=1).clamp(min=1.0)  # |a|_1 <= 1, as the gate of the mask needs
+    rows = (wide.a / norm.unsqueeze(1)).tolist()
+    outer = (wide.c * norm).tolist()
     return [(a, b, k, c) for (a, b, k), c in zip(rows, outer, strict=True)], wide.certificate
 
 

@@ -37,10 +37,10 @@ from icgd.gadgets.feature_fit import (
 )
 from icgd.problems.activations import Activation
 
-SHARPNESS = 2.0**20
+SHARPNESS = 2.0**26
 """C of s 1[t > 0] = relu(C t + s - B) - relu(C t - B); rounding grows with it, the blind interval shrinks."""
-_GLANCE = {"tanh": (9, 61), "sigmoid": (9, 61), "relu": (9, 331)}
-"""Points on which candidates are compared."""
+_GLANCE = {"tanh": (17, 61), "sigmoid": (17, 61), "relu": (27, 331)}
+"""Points on which candidates are compared, those with s > 0."""
 _LARGE = 2.0**-45
 """Times sum |c_m|, added to a candidate's error: of two alike, the one with smaller weights."""
 
@@ -166,7 +166,7 @@ def _best(
 ) -> FeatureFit:  # fmt: skip
     """The candidate with the smallest error at a glance, certified."""
     axes = [uniform(half, n) for half, n in zip(box, _GLANCE[attention], strict=True)]
-    points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
+    points = torch.cartesian_prod(axes[0][axes[0] > 0], axes[1])
     exact = product(points)
     blank = Certificate(name, 0.0, 0.0, 0.0, 0.0)
 

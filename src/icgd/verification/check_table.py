@@ -42,5 +42,17 @@ def check_table(check: Check) -> Table:
     return table
 
 
+def rows_table(passed: bool, rows: list[tuple[str, float, float]]) -> Table:
+    """A verdict as rows of (what, measured, bound)."""
+    table = Table(title="icgd verify: " + ("passed" if passed else "FAILED"))
+    table.add_column("what")
+    table.add_column("measured", justify="right")
+    table.add_column("bound", justify="right")
+    table.add_column("holds")
+    for what, measured, bound in rows:
+        _row(table, what, measured, bound, measured <= bound)
+    return table
+
+
 def _row(table: Table, what: str, measured: float, bound: float, holds: bool) -> None:
     table.add_row(what, f"{measured:.3g}", f"{bound:.3g}", "yes" if holds else "[bold red]no")

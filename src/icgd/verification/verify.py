@@ -58,8 +58,8 @@ def verify(
     2. probe blocks of every step type, every slot filled, queries up to the radius, on the structured
        executor and (where it fits) on the literal matrices;
     3. a training run, round by round against autograd and torch.optim: `epochs` of SGD for a network,
-       `steps` of (proximal) GD for a linear model, whose distance to the true minimiser is held against
-       the theorem's bound as well.
+       `steps` of GD for a stack, `steps` of (proximal) GD for a linear model, whose distance to the true
+       minimiser is held against the theorem's bound as well.
 
     Differs from the paper: bounds are kept apart (per round, global, printed).
 
@@ -86,6 +86,14 @@ def verify(
                 "epochs", epochs, "be left out for a linear model", remedy="Use steps=..."
             )
         return verify_statistics(program, X, Y, init=init, steps=steps, **common)  # type: ignore[arg-type]
+    if program.config["construction"] in ("relu_stack", "forward_mode"):
+        from icgd.verification.verify_stack import verify_stack
+
+        if epochs is not None:
+            raise InvalidParameter(
+                "epochs", epochs, "be left out for full-batch GD", remedy="Use steps=..."
+            )
+        return verify_stack(program, X, Y, init=init, steps=steps, **common)  # type: ignore[arg-type]
     if steps is not None:
-        raise InvalidParameter("steps", steps, "be left out for a network", remedy="Use epochs=...")
+        raise InvalidParameter("steps", steps, "be left out for SGD", remedy="Use epochs=...")
     return verify_network(program, X, Y, init=init, epochs=epochs, **common)  # type: ignore[arg-type]

@@ -30,23 +30,7 @@ from icgd.verification.check_table import check_table
 from icgd.verification.global_bound import expansion
 from icgd.verification.probes import ProbeResult, run_probes
 from icgd.verification.round_bound import Arithmetic, round_bound
-
-
-@dataclass(frozen=True)
-class RoundRecord:
-    """One round: distances to the oracle and the three bounds.
-
-    error        |W - W_sgd| since the start, largest entry over all layers (and problems)
-    round_error  |one transformer round - one exact round from the same weights|
-    """
-
-    round: int
-    error: float
-    round_error: float
-    round_bound: float
-    global_bound: float
-    paper_bound: float
-    near_kink: int
+from icgd.verification.round_record import RoundRecord as RoundRecord
 
 
 @dataclass(frozen=True)

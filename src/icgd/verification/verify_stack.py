@@ -1,0 +1,290 @@
+"""The verdict on a stack: fits, probes, and a run step by step against exact gradient descent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from icgd.constructions import compile_forward_mode, compile_stack
+from icgd.constructions.compile_stack import network_of
+from icgd.constructions.forward_mode import ForwardBuilder
+from icgd.constructions.network_data import check_steps
+from icgd.constructions.relu_stack import StackBuilder
+from icgd.errors import AssumptionViolated
+from icgd.problems import NetworkSpec, Weights
+from icgd.program import Program, Run
+from icgd.program.progress import progress_reporter
+from icgd.reference.network_gd import network_gd_step, network_gd_steps
+from icgd.runtime.choose_executor import ExecutorName
+from icgd.runtime.watch import KinkReport
+from icgd.verification.curvature import sharpest
+from icgd.verification.forward_bound import ForwardBound
+from icgd.verification.round_record import RoundRecord
+from icgd.verification.stack_bound import ReverseBound, StepBound
+from icgd.verification.stack_probes import StackProbe, run_stack_probes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HOPELESS = 1e6
+"""A bound on the whole run above which it is not carried on."""
+CURVATURES = 6
+"""States at which the largest curvature is looked at, for the corollary's bound."""
+
+
+@dataclass(frozen=True)
+class StackCheck:
+    """The verdict on a stack.
+
+    max_error        largest |w - w_gd| at any step, against autograd and torch.optim from the same w
+    max_round_error  largest error of one step; round_bound bounds it
+    global_bound     bound on |w - w_gd| after the last step, from step bounds and how steps spread errors
+    paper_bound      Corollary 1.1 with the step size where it prints n, at the measured curvature
+    sgd_weights      of torch.optim.SGD on all rows at once, from the same start
+    """
+
+    max_error: float
+    max_round_error: float
+    round_bound: float
+    global_bound: float
+    paper_bound: float
+    passed: bool
+    near_kink: KinkReport
+    rounds: list[RoundRecord]
+    probes: list[StackProbe]
+    run: Run | None
+    sgd_weights: Weights
+    notes: list[str] = field(default_factory=list)
+
+    def table(self) -> Table:
+        """The verdict for the terminal."""
+        from icgd.verification.check_table import rows_table
+
+        rows = [
+            ("one step from the same weights", self.max_round_error, self.round_bound),
+            ("whole run, global bound", self.rounds[-1].error if self.rounds else math.nan, self.global_bound),
+        ]  # fmt: skip
+        rows += [(f"probe {p.name} ({p.executor})", p.error, p.bound) for p in self.probes]
+        return rows_table(self.passed, rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for a result file."""
+        keys = (
+            "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "passed",
+            "notes",
+        )  # fmt: skip
+        return {
+            **{key: getattr(self, key) for key in keys},
+            "probes": [asdict(probe) for probe in self.probes],
+        }
+
+
+def network_spec(program: Program) -> NetworkSpec:
+    """The network a stack was compiled for; its codec knows losses that no file can store."""
+    spec = getattr(program.codec, "spec", None)
+    return spec if isinstance(spec, NetworkSpec) else network_of(program.config["problem"]).spec
+
+
+def make_bound(program: Program, executor: ExecutorName) -> StepBound:
+    """The step bound of a stack, with the fits it was compiled from."""
+    spec, u = network_spec(program), torch.finfo(program.dtype).eps / 2
+    lr, literal = float(program.config["optimizer"]["lr"]), executor in ("sparse", "dense")
+    if program.config["construction"] == compile_stack.NAME:
+        builder = StackBuilder(spec, compile_stack.stack_options(program.config))
+        return ReverseBound(spec, builder, lr, u, literal=literal)
+    forward = ForwardBuilder(spec, compile_forward_mode.forward_options(program.config))
+    return ForwardBound(spec, forward, lr, u, literal=literal)
+
+
+def verify_stack(
+    program: Program,
+    X: Any,
+    Y: Any,
+    *,
+    init: Any,
+    steps: int | None = None,
+    executor: ExecutorName = "structured",
+    probe_sets: int = 1,
+    seed: int = 0,
+    progress: bool | Callable[[int, int], None] = False,
+) -> StackCheck:
+    """Probes, then a run step by step against exact gradient descent and the corollary."""
+    n_steps = check_steps(steps)
+    bound = make_bound(program, executor)
+    lanes = [_Lane(program, bound, *each, n_steps) for each in program.codec.problems(X, Y, init)]
+    probes = run_stack_probes(program, make_bound, n_sets=probe_sets, seed=seed)
+    batched = len(lanes) > 1 or lanes[0].X.dim() < torch.as_tensor(X).dim()
+    records: list[RoundRecord] = []
+    run, stopped = None, ""
+    with progress_reporter(progress, n_steps) as report:
+
+        def on_step(done: int, weights: Weights) -> None:
+            rows = [
+                lane.after_step(_problem(weights, i) if batched else _clone(weights))
+                for i, lane in enumerate(lanes)
+            ]
+            records.append(_worst(rows))
+            if report is not None:
+                report(done, n_steps)
+
+        try:
+            run = program.run(X, Y, init=init, steps=n_steps, executor=executor, record=on_step)
+        except AssumptionViolated as left:
+            # A sound program that leaves its range is the caller's to mend; a broken one is a verdict.
+            if all(probe.passed for probe in probes):
+                raise
+            stopped = f"The run stopped after {len(records)} steps: {left}"
+    return _verdict(program, lanes, records, probes, run, stopped, batched)
+
+
+class _Lane:
+    """One problem: the oracle's own run, exact steps from the stack's state, the bounds."""
+
+    def __init__(
+        self, program: Program, bound: StepBound, X: Tensor, Y: Tensor, init: Weights, n_steps: int
+    ) -> None:
+        self.X, self.Y, self.gd = X, Y, _clone(init)
+        self.spec, self.bound = network_spec(program), bound
+        optimizer = program.config["optimizer"]
+        self.lr, self.box = float(optimizer["lr"]), optimizer["box"]
+        self._oracle: Iterator[Weights] = network_gd_steps(self.spec, init, X, Y, self.lr, self.box)
+        self._before = _clone(init)
+        self._spread: Weights | None = None
+        self._global = 0.0
+        self._looks = {round(k * n_steps / CURVATURES) for k in range(CURVATURES)}
+        self._curvature, self._theorem, self._step = 0.0, 0.0, 0
+        self.within = True
+
+    def after_step(self, weights: Weights) -> RoundRecord:
+        """Judge the step that led from the previous weights to these."""
+        before = self._before
+        if self._step in self._looks:
+            self._curvature = max(self._curvature, sharpest(self.spec, before, self.X, self.Y))
+        self._step += 1
+        self.gd = next(self._oracle)
+        exact = network_gd_step(self.spec, before, self.X, self.Y, self.lr, self.box)
+        local = self.bound(before, self.X, self.Y)
+        kinks = self.bound.kinks
+        self._widen(before)
+        off = _distance(weights, exact)
+        self._theorem = (1 + self.lr * self._curvature) * self._theorem + _norm(weights, exact)
+        self._before = weights
+        self.within &= _below(weights, exact, local)
+        return RoundRecord(
+            self._step, _distance(weights, self.gd), off, _largest(local), self._global, self._theorem, kinks,
+        )  # fmt: skip
+
+    def _widen(self, before: Weights) -> None:
+        """Carry the uncertainty of the whole run one step on; once it is hopeless it stays infinite."""
+        if self._global > HOPELESS:
+            self._global = math.inf
+            return
+        self._spread = self.bound(before, self.X, self.Y, self._spread)
+        self._global = _largest(self._spread)
+
+
+def _verdict(
+    program: Program, lanes: list[_Lane], records: list[RoundRecord], probes: list[StackProbe],
+    run: Run | None, stopped: str, batched: bool,
+) -> StackCheck:  # fmt: skip
+    notes = [stopped] if stopped else []
+    if not program.certificate.rigorous:
+        notes.append(
+            f"The certificate of {program.certificate.name} was measured on a grid, not proven: bounds that "
+            "use it are estimates."
+        )
+    size = max(_largest(lane.gd) for lane in lanes)
+    vacuous = [r.round for r in records if not r.global_bound <= size]
+    if vacuous:
+        notes.append(
+            f"The global bound exceeds the largest weight ({size:.2g}) from step {vacuous[0]} on: it is "
+            "vacuous there."
+        )
+    kinks = [r.round for r in records if r.near_kink]
+    if kinks:
+        notes.append(
+            f"{len(kinks)} steps met a unit so near its corner that it may have been taken for the other "
+            f"side, first step {kinks[0]}; their bound includes the whole signal of that unit."
+        )
+    finite = all(math.isfinite(r.error) and math.isfinite(r.round_error) for r in records)
+    within = all(lane.within for lane in lanes)
+    within &= not any(r.error > r.global_bound for r in records)
+    passed = run is not None and finite and within and all(probe.passed for probe in probes)
+    gd = [lane.gd for lane in lanes]
+    return StackCheck(
+        max_error=_most(r.error for r in records),
+        max_round_error=_most(r.round_error for r in records),
+        round_bound=_most(r.round_bound for r in records),
+        global_bound=records[-1].global_bound if records else math.nan,
+        paper_bound=records[-1].paper_bound if records else math.nan,
+        passed=passed,
+        near_kink=run.near_kink if run is not None else KinkReport(),
+        rounds=records,
+        probes=probes,
+        run=run,
+        sgd_weights=_stack(gd) if batched else gd[0],
+        notes=notes,
+    )
+
+
+def _worst(rows: list[RoundRecord]) -> RoundRecord:
+    columns = {name: _most(getattr(r, name) for r in rows) for name in (
+        "error", "round_error", "round_bound", "global_bound", "paper_bound",
+    )}  # fmt: skip
+    return RoundRecord(rows[0].round, near_kink=sum(r.near_kink for r in rows), **columns)
+
+
+# -- arithmetic of weights ------------------------------------------------------------------------
+
+
+def _parts(*many: Weights) -> Iterator[tuple[Tensor, ...]]:
+    for pairs in zip(*many, strict=True):
+        yield tuple(W.double() for W, _ in pairs)
+        if pairs[0][1] is not None:
+            yield tuple(b.double() for _, b in pairs if b is not None)
+
+
+def _distance(a: Weights, b: Weights) -> float:
+    return _most(float((p - q).abs().max()) for p, q in _parts(a, b))
+
+
+def _norm(a: Weights, b: Weights) -> float:
+    return math.sqrt(sum(float((p - q).square().sum()) for p, q in _parts(a, b)))
+
+
+def _below(a: Weights, b: Weights, bound: Weights) -> bool:
+    return all(bool(((p - q).abs() <= e).all()) for p, q, e in _parts(a, b, bound))
+
+
+def _largest(weights: Weights) -> float:
+    return _most(float(p.abs().max()) for (p,) in _parts(weights))
+
+
+def _most(values: Iterator[float]) -> float:
+    """The maximum, with NaN counted as the worst of all."""
+    listed = [float(v) for v in values]
+    return math.nan if any(math.isnan(v) for v in listed) else max(listed, default=0.0)
+
+
+def _clone(weights: Weights) -> Weights:
+    return [(W.clone(), None if b is None else b.clone()) for W, b in weights]
+
+
+def _problem(weights: Weights, i: int) -> Weights:
+    return [(W[i].clone(), None if b is None else b[i].clone()) for W, b in weights]
+
+
+def _stack(many: list[Weights]) -> Weights:
+    return [
+        (
+            torch.stack([weights[j][0] for weights in many]),
+            None if many[0][j][1] is None
+            else torch.stack([b for weights in many if (b := weights[j][1]) is not None]),
+        )
+        for j in range(len(many[0]))
+    ]  # fmt: skip
