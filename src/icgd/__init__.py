@@ -13,6 +13,7 @@ from icgd._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from icgd.constructions import compile as compile
+    from icgd.costs import cost as cost
     from icgd.errors import AssumptionViolated as AssumptionViolated
     from icgd.errors import IcgdError as IcgdError
     from icgd.errors import InvalidFile as InvalidFile
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "compile": "constructions",
+    "cost": "costs",
     "AssumptionViolated": "errors",
     "IcgdError": "errors",
     "InvalidFile": "errors",
