@@ -114,7 +114,7 @@ def test_a_fit_of_the_product_keeps_its_promise(a: Activation, n: int, attention
         ("softplus", "tanh", (1e-4, 1e-6, 2e-9)), ("softplus", "sigmoid", (1e-4, 3e-8, 5e-10)),
         ("gelu", "tanh", (2e-3, 3e-5, 3e-8)), ("gelu", "sigmoid", (1e-3, 1e-7, 5e-10)),
         ("tanh", "tanh", (1e-11,) * 3), ("sigmoid", "tanh", (1e-11,) * 3),
-        ("tanh", "sigmoid", (1e-11,) * 3), ("softplus", "relu", (2e-2, 6e-3, 4e-3)),
+        ("tanh", "sigmoid", (1e-11,) * 3), ("softplus", "relu", (2e-2, 6e-3, 2e-3)),
         ("tanh", "relu", (8e-2, 3e-2, 1e-2)),
     ],
 )  # fmt: skip
@@ -179,7 +179,8 @@ def test_the_step_is_exact_but_for_an_interval() -> None:
     seen = (points[:, 1] <= low) | (points[:, 1] >= high)
     exact = product_of(ACTIVATIONS["relu"], points)
     error = (fit(points) - exact).abs()
-    assert float(error[seen].max()) <= fit.certificate.sup_error < 1e-8
+    assert float(error[seen].max()) <= fit.certificate.sup_error
+    assert fit.certificate.sup_error <= 2.0**-50 * SHARPNESS * (4.0 + 1e-3)
     # Units that are off have t = 0 exactly; there and below nothing at all may pass.
     assert float(fit(points[points[:, 1] <= 0]).abs().max()) == 0.0
     # Inside the interval the promise would not hold.
