@@ -1,4 +1,4 @@
-"""The command line: `icgd run`, `icgd verify`, `icgd bench`.
+"""The command line: `icgd run`, `icgd verify`, `icgd bench`, `icgd cost`.
 
 Only typer is imported here; everything heavy is imported inside the commands, so that help is
 instant.
@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from icgd.cli.cost_command import cost
 from icgd.cli.guard import FAILED, INTERRUPTED, OneLineGroup, leave, one_line_errors
 
 app = typer.Typer(
@@ -20,7 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Compile (network, SGD) into a frozen transformer that trains the network inside its own "
+    help="Compile (model, optimizer) into a frozen transformer that trains the model inside its own "
     "context, run it, and hold it against torch.optim.SGD.",
 )
 bench = typer.Typer(
@@ -73,8 +74,8 @@ _Seed = Annotated[int, typer.Option(help="Seed of the initial weights (He initia
 _Executor = Annotated[
     str,
     typer.Option(
-        help="structured (fast) or dense (literal matrices, widths up to about 24, far slower); the same "
-        "function."
+        help="structured (fast), dense (literal matrices, widths up to about 24, far slower) or, for stacks, "
+        "sparse (index arrays over all pairs of tokens); the same function."
     ),
 ]
 
@@ -114,7 +115,52 @@ def run(
     steps: Annotated[
         int | None,
         typer.Option(
-            help="Gradient steps of a linear model; 1000 unless given.", show_default=False
+            help="Gradient steps: of a linear model (1000 unless given), or of --method stack and "
+            "forward_mode (50).",
+            show_default=False,
+        ),
+    ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="How a network is trained: cot (one layer and a chain of thought, SGD, one row a round), "
+            "stack (2N+4 layers a step, backpropagation, gradient descent on all rows), forward_mode (N "
+            "layers a step, derivatives carried forward, gradient descent on all rows)."
+        ),
+    ] = "cot",
+    activation: Annotated[
+        str,
+        typer.Option(
+            help="Of hidden layers: relu; for stack and forward_mode also tanh, sigmoid, softplus, gelu."
+        ),
+    ] = "relu",
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            help="Heads of forward_mode: relu, tanh or sigmoid; relu for ReLU networks and tanh else unless "
+            "given.",
+            show_default=False,
+        ),
+    ] = None,
+    n_relu: Annotated[
+        int | None,
+        typer.Option(
+            help="Units of every fitted function of stack (256) and forward_mode (200); exact functions such "
+            "as ReLU need one or two.",
+            show_default=False,
+        ),
+    ] = None,
+    box: Annotated[
+        float | None,
+        typer.Option(
+            help="Keep every weight of stack and forward_mode in [-box, box].", show_default=False
+        ),
+    ] = None,
+    signal_radius: Annotated[
+        float | None,
+        typer.Option(
+            help="Range of derivatives in forward_mode: 8, for ReLU networks 16, unless given.",
+            show_default=False,
         ),
     ] = None,
     widths: Annotated[
@@ -126,8 +172,8 @@ def run(
     lr: Annotated[
         float | None,
         typer.Option(
-            help="Learning rate: of SGD on the loss 1/2 |output - y|^2 of one row (0.01 unless given), or of "
-            "gradient descent on a linear model (1/beta from the data unless given).",
+            help="Learning rate: of SGD on the loss 1/2 |output - y|^2 of one row (0.01 unless given), of "
+            "gradient descent on its mean over all rows (0.1), or on a linear model (1/beta from the data).",
             show_default=False,
         ),
     ] = None,
@@ -141,7 +187,9 @@ def run(
             "other files in it are kept."
         ),
     ] = Path("runs/latest"),
-    output: Annotated[str, typer.Option(help="Output layer: linear or relu.")] = "linear",
+    output: Annotated[
+        str, typer.Option(help="Output layer: linear, or the name of the activation.")
+    ] = "linear",
     bias: Annotated[bool, typer.Option("--bias/--no-bias", help="Biases in every layer.")] = True,
     temperature: Annotated[
         str,
@@ -167,7 +215,8 @@ def run(
         float | None,
         typer.Option(
             help="Certified range |s| <= radius of every activation and error signal, in the units the network "
-            "sees; 1024 in float64 and 128 in float32 unless given.",
+            "sees; 1024 in float64 and 128 in float32 unless given. For stack and forward_mode: of "
+            "pre-activations, where the activation is fitted; 8.",
             show_default=False,
         ),
     ] = None,
@@ -185,7 +234,8 @@ def run(
 
         settings = Settings(
             out=out, data=data, example=example, target=tuple(target or ()), model=model, lam=lam,
-            steps=steps, widths=widths, lr=lr,
+            steps=steps, method=method, activation=activation, attention=attention, n_relu=n_relu,
+            box=box, signal_radius=signal_radius, widths=widths, lr=lr,
             epochs=epochs, standardize=standardize, seed=seed, output=output, bias=bias,
             temperature=temperature, n_grid=n_grid, rho=rho, radius=radius, dtype=dtype,
             executor=executor,
@@ -212,7 +262,7 @@ def verify(
     paper: Annotated[
         str | None,
         typer.Option(
-            help="Check every statement of a paper and print the theorem table: COT.",
+            help="Check every statement of a paper and print the theorem table: COT, DEEP or BRIDGE.",
             show_default=False,
         ),
     ] = None,
@@ -227,7 +277,7 @@ def verify(
     target: _Targets = None,
     epochs: _Epochs = 1,
     steps: Annotated[
-        int, typer.Option(help="With --program: gradient steps if it fits a linear model.")
+        int, typer.Option(help="With --program: gradient steps if it makes full-batch steps.")
     ] = 100,
     standardize: _Standardize = True,
     seed: _Seed = 0,
@@ -282,6 +332,9 @@ def bench_statistics(
         from icgd.cli.benchmarks.linear_models import bench_statistics as job
 
         job(json)
+
+
+app.command()(cost)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from icgd.problems import NetworkSpec, Weights
 from icgd.program import Program
+from icgd.reference.network_gd import network_gd_steps
 from icgd.reference.sgd import sgd_rounds, torch_network
 
 MAX_LOSSES = 120
@@ -40,14 +42,15 @@ def loss_curve(
     x: torch.Tensor,
     y: torch.Tensor,
     init: Weights,
-    epochs: int,
+    rounds: dict[str, int],
 ) -> dict[str, list[float]]:
-    """Mean loss on all rows along the transformer's run and along SGD's.
+    """Mean loss on all rows along the transformer's run and along SGD's (on all rows a step for stacks).
 
     The verifier judges rounds as they come and keeps no weights, so both runs are done once more;
     the structured executor does them in a small part of the verifier's time.
     """
-    marks = thinned(epochs * len(x) + 1, MAX_LOSSES)
+    epochs = rounds.get("epochs", 1)
+    marks = thinned(rounds.get("steps", epochs * len(x)) + 1, MAX_LOSSES)
     start = mean_loss(spec, init, x, y)
     transformer, sgd, wanted = [start], [start], frozenset(marks)
 
@@ -55,10 +58,14 @@ def loss_curve(
         if done in wanted:
             transformer.append(mean_loss(spec, weights, x, y))
 
-    program.run(x, y, init=init, epochs=epochs, record=look)
-    lr = float(program.config["optimizer"]["lr"])
-    rounds = sgd_rounds(spec, init, x.repeat(epochs, 1), y.repeat(epochs, 1), lr)
-    sgd += [mean_loss(spec, weights, x, y) for i, weights in enumerate(rounds, 1) if i in wanted]
+    program.run(x, y, init=init, record=look, **rounds)  # type: ignore[arg-type]
+    optimizer = program.config["optimizer"]
+    lr = float(optimizer["lr"])
+    if "steps" in rounds:
+        exact = islice(network_gd_steps(spec, init, x, y, lr, optimizer["box"]), rounds["steps"])
+    else:
+        exact = islice(sgd_rounds(spec, init, x.repeat(epochs, 1), y.repeat(epochs, 1), lr), None)
+    sgd += [mean_loss(spec, weights, x, y) for i, weights in enumerate(exact, 1) if i in wanted]
     return {"round": [float(m) for m in marks], "transformer": transformer, "sgd": sgd}
 
 

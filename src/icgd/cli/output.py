@@ -107,6 +107,11 @@ def write_file(path: Path, text: str) -> None:
     _in_place(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write one binary file, or nothing."""
+    _in_place(path, lambda temporary: temporary.write_bytes(content))
+
+
 def _in_place(path: Path, write: Callable[[Path], Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"

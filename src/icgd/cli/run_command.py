@@ -20,6 +20,7 @@ from icgd.cli.output import as_json, check_directory, finite, staged
 from icgd.cli.settings import Settings, hidden_widths
 from icgd.constructions.compile import DTYPES
 from icgd.errors import AssumptionViolated
+from icgd.nn.stack import Stack
 from icgd.problems import Weights
 from icgd.reference.sgd import torch_network
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from icgd.verification.verify_network import Check
 
 FORMAT = "icgd-result/1"
+METHOD_OF = {
+    "softmax_cot_network": "cot", "relu_stack": "stack", "forward_mode": "forward_mode",
+}  # fmt: skip
 WIDE = 256
 """Below this width a second thread costs more in waiting than it saves in work."""
 
@@ -67,18 +71,11 @@ def run(settings: Settings) -> dict[str, Any]:
     )
     network = icgd.Network(
         (table.X.shape[1], *hidden_widths(settings.widths), table.Y.shape[1]),
+        activation=settings.activation,
         output=settings.output,
         bias=settings.bias,
     )
-    program = icgd.compile(
-        network,
-        icgd.SGD(lr=settings.lr or 0.01),
-        temperature=settings.temperature,  # type: ignore[arg-type]
-        n_grid=settings.n_grid,
-        rho=settings.rho,
-        radius=settings.radius,
-        dtype=DTYPES[settings.dtype],
-    )
+    program = compiled(settings, network)
     with fitting_threads(network):
         measured, weights = _train(settings, program, network, table)
     result = finite(
@@ -92,13 +89,46 @@ def run(settings: Settings) -> dict[str, Any]:
     return result
 
 
+def compiled(settings: Settings, network: icgd.Network) -> Program:
+    """The program the options ask for."""
+    common: dict[str, Any] = {"radius": settings.radius, "dtype": DTYPES[settings.dtype]}
+    if settings.method == "cot":
+        return icgd.compile(
+            network,
+            icgd.SGD(lr=settings.lr or 0.01),
+            temperature=settings.temperature,  # type: ignore[arg-type]
+            n_grid=settings.n_grid,
+            rho=settings.rho,
+            **common,
+        )
+    return icgd.compile(
+        network,
+        icgd.GD(lr=settings.lr or 0.1, box=settings.box),
+        method=settings.method,  # type: ignore[arg-type]
+        n_relu=settings.n_relu,
+        attention=settings.attention,  # type: ignore[arg-type]
+        signal_radius=settings.signal_radius,
+        **common,
+    )
+
+
+def rounds_of(settings: Settings) -> dict[str, int]:
+    """How long to train: passes of SGD over the rows, or steps of GD on all of them."""
+    if settings.method == "cot":
+        return {"epochs": settings.epochs}
+    return {"steps": settings.steps or 50}
+
+
 def _train(
     settings: Settings, program: Program, network: icgd.Network, table: Table
 ) -> tuple[dict[str, Any], Weights]:
     """Train in context under the verifier's eyes."""
+    rounds = rounds_of(settings)
+    how = f"{settings.epochs * len(table.X):,} rounds of {2 * network.n_layers} layer calls"
+    if isinstance(program.step, Stack):
+        how = f"{rounds['steps']:,} steps of {program.step.n_layers} layers on all rows"
     typer.echo(
-        f"{len(table.X):,} rows, widths {'-'.join(map(str, network.widths))}, "
-        f"{settings.epochs * len(table.X):,} rounds of {2 * network.n_layers} layer calls, each "
+        f"{len(table.X):,} rows, widths {'-'.join(map(str, network.widths))}, {how}, each "
         "checked against torch.optim.SGD",
         err=True,
     )
@@ -109,32 +139,35 @@ def _train(
         table.X,
         table.Y,
         init=init,
-        epochs=settings.epochs,
         executor=settings.executor,  # type: ignore[arg-type]
         progress=True,
+        **rounds,
     )
     if check.run is None:
         raise AssumptionViolated(
             " ".join(check.notes)
             + " The compiled program fails its own probes: please report this."
         )
-    measured = _measured(check.run, check, table, init, settings.epochs)
+    measured = _measured(check.run, check, table, init, rounds)
     return {**measured, "seconds": time.perf_counter() - started}, check.run.weights
 
 
-def _measured(run: Run, check: Check, table: Table, init: Weights, epochs: int) -> dict[str, Any]:
+def _measured(
+    run: Run, check: Check, table: Table, init: Weights, rounds: dict[str, int]
+) -> dict[str, Any]:
     """Every number of the result that was measured or bounded."""
     program = run.program
     spec = icgd.Network(**program.config["problem"]).spec
     x = torch.as_tensor(table.X).to(program.dtype)
     y = torch.as_tensor(table.Y).to(program.dtype)
-    losses = loss_curve(program, spec, x, y, init, epochs)
+    losses = loss_curve(program, spec, x, y, init, rounds)
     predicted = run.predict(x).to(torch.float64).numpy()
     with torch.no_grad():
         by_sgd = torch_network(spec, check.sgd_weights)(x).to(torch.float64).numpy()
     count, first = check.near_kink.count, check.near_kink.first
     return {
         "format": FORMAT,
+        "method": METHOD_OF[program.config["construction"]],
         "passed": bool(check.passed),
         **{
             name: float(getattr(check, name))
@@ -174,7 +207,7 @@ def configuration(settings: Settings, program: Program, table: Table) -> dict[st
         "rows": len(table.X),
         "features": list(table.features.names),
         "targets": list(table.targets.names),
-        "epochs": settings.epochs,
+        **rounds_of(settings),
         "seed": settings.seed,
         "standardize": settings.standardize,
         "executor": settings.executor,

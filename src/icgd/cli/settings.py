@@ -9,13 +9,21 @@ from pathlib import Path
 from icgd.errors import InvalidParameter
 
 DTYPES = ("float64", "float32")
-EXECUTORS = ("structured", "dense")
+EXECUTORS = ("structured", "dense", "sparse")
 TEMPERATURES = ("spectral", "hard")
-OUTPUTS = ("linear", "relu")
+METHODS = ("cot", "stack", "forward_mode")
+ACTIVATIONS = ("relu", "tanh", "sigmoid", "softplus", "gelu")
 MODELS = ("network", "ridge", "lasso", "logistic", "poisson")
-NETWORK_ONLY = {"widths": "16,16", "epochs": 3, "seed": 0, "output": "linear"}
-MODEL_ONLY = {"lam": 0.1, "steps": None}
-"""Options that mean something for one kind only, with their defaults."""
+_NETWORK = {"widths": "16,16", "seed": 0, "output": "linear"}
+_COT = {"epochs": 3, "temperature": "spectral", "n_grid": None, "rho": None}
+_STACK = {"activation": "relu", "box": None, "n_relu": None, "signal_radius": None}
+NOT_FOR: dict[str, dict[str, object]] = {
+    "--method cot": {"lam": 0.1, "steps": None, "attention": None, **_STACK},
+    "--method stack": {"lam": 0.1, "attention": None, **_COT},
+    "--method forward_mode": {"lam": 0.1, **_COT},
+    "--model": {**_NETWORK, "epochs": 3, "method": "cot", "attention": None, **_STACK},
+}
+"""Options that would be ignored, by what was asked for, with their defaults."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,12 @@ class Settings:
     model: str = "network"
     lam: float = 0.1
     steps: int | None = None
+    method: str = "cot"
+    activation: str = "relu"
+    attention: str | None = None
+    n_relu: int | None = None
+    box: float | None = None
+    signal_radius: float | None = None
     widths: str = "16,16"
     lr: float | None = None
     epochs: int = 3
@@ -53,7 +67,7 @@ class Settings:
             )  # fmt: skip
         choices = {
             "model": MODELS, "dtype": DTYPES, "executor": EXECUTORS, "temperature": TEMPERATURES,
-            "output": OUTPUTS,
+            "method": METHODS, "activation": ACTIVATIONS, "output": ("linear", self.activation),
         }  # fmt: skip
         for name, allowed in choices.items():
             value = getattr(self, name)
@@ -74,12 +88,18 @@ class Settings:
 
     def _check_kind(self) -> None:
         """An option that would be ignored is a mistake."""
-        other = MODEL_ONLY if self.model == "network" else NETWORK_ONLY
-        for name, default in other.items():
+        asked = f"--method {self.method}" if self.model == "network" else "--model"
+        for name, default in NOT_FOR[asked].items():
             if getattr(self, name) != default:
+                shown = asked if self.model == "network" else f"--model {self.model}"
+                option = name.replace("_", "-")
                 raise InvalidParameter(
-                    f"--{name}", getattr(self, name), f"be left out with --model {self.model}"
+                    f"--{option}", getattr(self, name), f"be left out with {shown}"
                 )
+        if self.executor == "sparse" and asked in ("--method cot", "--model"):
+            raise InvalidParameter(
+                "--executor", "sparse", "be structured or dense, unless --method is a stack's"
+            )
         if not (math.isfinite(self.lam) and self.lam >= 0):
             raise InvalidParameter("--lam", self.lam, "be a finite number >= 0")
         if self.steps is not None and self.steps < 1:

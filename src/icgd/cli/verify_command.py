@@ -62,9 +62,9 @@ def verify_program(
     loaded = icgd.Program.from_pretrained(program, allow_altered=True)
     how: dict[str, Any] = {"executor": executor, "progress": True}
     if "widths" in loaded.config["problem"]:
-        check = _verify_network(
-            loaded, data, targets, standardize=standardize, seed=seed, epochs=epochs, **how
-        )
+        sgd = loaded.config["optimizer"]["name"] == "SGD"
+        how |= {"epochs": epochs} if sgd else {"steps": steps}
+        check = _verify_network(loaded, data, targets, standardize=standardize, seed=seed, **how)
     else:
         check = _verify_linear_model(
             loaded, data, targets, standardize=standardize, steps=steps, **how

@@ -54,7 +54,7 @@ _STACK = ("n_relu", "radius", "signal_radius", "target_radius", "n_examples")
 OPTIONS = {
     "cot": _GRID,
     "linear": (*_GRID, "target_radius", "native"),
-    "stack": (*_STACK, "knots", "products"),
+    "stack": (*_STACK, "knots", "products", "ramp"),
     "forward_mode": (*_STACK, "attention"),
 }
 """Options that mean something to each compiler."""
@@ -78,6 +78,7 @@ def compile(
     products: Literal["exact", "attention"] | None = None,
     attention: Literal["relu", "tanh", "sigmoid"] | None = None,
     signal_radius: float | None = None,
+    ramp: float | None = None,
     n_examples: int | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Program:
@@ -106,6 +107,8 @@ def compile(
     attention      "relu", "tanh" or "sigmoid" heads; forward_mode only
     radius         range of pre-activations in which fits are certified (8)
     signal_radius  range of signals or derivatives, where those are fitted
+    ramp           width of the ramp that stands for a ReLU's step, a power of two (2^-20); narrower is
+                   rarer to meet, and rounds more where tokens are summed literally; stack only
     target_radius  range of targets, where the loss is fitted
     n_examples     the prompt's rows beside one token that asks (`run(..., query=x)`), as the papers have
                    it; unless given any number of rows, and none that asks
@@ -133,7 +136,7 @@ def compile(
         name: None if value is None else _number(name, value)
         for name, value in (
             ("rho", rho), ("margin", margin), ("radius", radius), ("head_error", head_error),
-            ("target_radius", target_radius), ("signal_radius", signal_radius),
+            ("target_radius", target_radius), ("signal_radius", signal_radius), ("ramp", ramp),
         )
     }  # fmt: skip
     given = {

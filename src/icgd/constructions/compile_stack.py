@@ -14,7 +14,7 @@ from icgd.constructions.stack_codec import StackCodec
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.nn.masks import StateMask
 from icgd.problems import GD, Network, NetworkSpec
-from icgd.problems.losses import LOSSES
+from icgd.problems.losses import built_in
 from icgd.program import Program
 
 NAME = "relu_stack"
@@ -36,14 +36,12 @@ def describe(spec: NetworkSpec) -> dict[str, Any]:
 def network_of(problem: Mapping[str, Any]) -> Network:
     """The network a config describes."""
     name = str(problem["loss"])
-    if name not in LOSSES and not name.startswith("huber["):
+    loss = built_in(name)
+    if loss is None:
         raise AssumptionViolated(
             f"The loss {name!r} is a function of the user's own, which is not stored with a program. "
             "Compile it again from the function."
         )
-    from icgd.problems.losses import huber
-
-    loss = huber(float(name[len("huber[") : -1])) if name.startswith("huber[") else LOSSES[name]
     return Network(
         tuple(problem["widths"]), problem["activation"], problem["output"], problem["bias"], loss
     )
@@ -119,10 +117,22 @@ def compile_stack(
         "construction": NAME,
         "problem": describe(problem.spec),
         "optimizer": {"name": "GD", "lr": gd.lr, "box": gd.box},
-        "options": {**options, "ramp": RAMP[dtype]},
+        "options": {**options, "ramp": _ramp(given.get("ramp"), options["gate"], dtype)},
         "dtype": str(dtype).removeprefix("torch."),
     }
     return assemble(config, problem.spec)
+
+
+def _ramp(given: float | None, gate: float, dtype: torch.dtype) -> float:
+    if given is None:
+        return RAMP[dtype]
+    least = 2 * gate * torch.finfo(dtype).eps
+    if not least <= given <= 1 or math.frexp(given)[0] != 0.5:
+        raise InvalidParameter(
+            "ramp", given, f"be a power of two from {least:g} to 1, so that no operation rounds",
+            remedy="For example 2**-20.",
+        )  # fmt: skip
+    return given
 
 
 def stack_options(config: Mapping[str, Any]) -> StackOptions:

@@ -24,7 +24,7 @@ from icgd.errors import AssumptionViolated, InvalidParameter, raise_all
 from icgd.gadgets.link_head import GridOptions, HeadTable, identity_table
 from icgd.nn.masks import WindowMask
 from icgd.problems import GD, LinearModel, LinearModelSpec
-from icgd.problems.losses import LOSSES, Loss, huber
+from icgd.problems.losses import Loss, built_in
 from icgd.program import Program
 from icgd.theory.spectral import grid_violations
 
@@ -100,7 +100,7 @@ def compile_statistics(
             f"The slope of {spec.loss.name!r} cannot be read off this grid: its certificate is {reached:.2g}. "
             "Is it smooth on |s| <= radius? Otherwise say kinked=True, or compile with a smaller radius."
         )
-    if spec.loss.name not in LOSSES and not spec.loss.name.startswith("huber["):
+    if built_in(spec.loss.name) is None:
         # A function of the user's own: its fitted tokens are kept, so that the program can be loaded.
         config["tables"] = {"slope": _stored(made.slope)}
     return assemble(config, spec, made)
@@ -194,10 +194,9 @@ def build(config: Mapping[str, Any]) -> Program:
 
 def _loss(problem: Mapping[str, Any]) -> Loss:
     name = str(problem["loss"])
-    if name in LOSSES:
-        return LOSSES[name]
-    if name.startswith("huber["):
-        return huber(float(name[len("huber[") : -1]))
+    known = built_in(name)
+    if known is not None:
+        return known
 
     def forgotten(*_: Any) -> Any:
         raise AssumptionViolated(

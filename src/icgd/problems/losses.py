@@ -165,6 +165,17 @@ LOSSES = {loss.name: loss for loss in (SQUARED, LOGISTIC, POISSON, SQUARED_HINGE
 LOSSES["huber"] = huber()
 
 
+def built_in(name: str) -> Loss | None:
+    """The loss of this name, "huber[delta]" included; None if it is nobody's but the user's.
+
+    >>> built_in("huber[2.0]").name
+    'huber[2.0]'
+    """
+    if name.startswith("huber[") and name.endswith("]"):
+        return huber(float(name[len("huber[") : -1]))
+    return LOSSES.get(name)
+
+
 def _free(name: str) -> str:
     """A name for a user's loss: the built-in ones stand for heads of their own."""
     if name in LOSSES or name.startswith("huber["):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from icgd.errors import InvalidParameter
 from icgd.problems.activations import ACTIVATIONS, Activation, activation
-from icgd.problems.losses import LOSSES, SQUARED, Loss
+from icgd.problems.losses import LOSSES, SQUARED, Loss, built_in
 
 Weights = list[tuple[Tensor, Tensor | None]]
 """One (W, b) per layer, W of shape (..., width_out, width_in); b is None in a network without bias."""
@@ -180,6 +180,7 @@ class Network:
 def _known_loss(loss: str | Loss) -> Loss:
     if isinstance(loss, Loss):
         return loss
-    if loss not in LOSSES:
+    found = built_in(loss)
+    if found is None:
         raise InvalidParameter("loss", loss, f"be one of {sorted(LOSSES)} or a Loss")
-    return LOSSES[loss]
+    return found

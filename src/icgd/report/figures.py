@@ -63,7 +63,15 @@ def draw(plot: Callable[[Axes], None], *, width: float = 7.0, height: float = 4.
     return buffer.getvalue()
 
 
-def loss_figure(curve: Mapping[str, Sequence[Number]]) -> bytes:
+ROUNDS = {
+    "cot": "round (one example each)",
+    "stack": "step (all rows)",
+    "forward_mode": "step (all rows)",
+}
+"""What one round is, by method."""
+
+
+def loss_figure(curve: Mapping[str, Sequence[Number]], rounds_are: str = ROUNDS["cot"]) -> bytes:
     """Loss of the network trained by the transformer and of the one trained by SGD, overlaid.
 
     curve  "round", "transformer", "sgd": equally long; the loss is the mean of 1/2 |o - y|^2
@@ -79,7 +87,7 @@ def loss_figure(curve: Mapping[str, Sequence[Number]]) -> bytes:
             rounds, _gaps(curve["transformer"]), color=COLOURS["transformer"], linewidth=1.4,
             label="trained by the frozen transformer",
         )  # fmt: skip
-        axes.set(xlabel="round (one example each)", ylabel="mean loss", ylim=(0, None))
+        axes.set(xlabel=rounds_are, ylabel="mean loss", ylim=(0, None))
         axes.set_title("Loss of both networks: same start, same rows", loc="left")
         axes.legend()
 
@@ -164,7 +172,7 @@ def all_figures(result: Mapping[str, Any]) -> dict[str, bytes]:
     curves = result.get("curves") or {}
     figures = {}
     if curves.get("loss", {}).get("round"):
-        figures["loss.png"] = loss_figure(curves["loss"])
+        figures["loss.png"] = loss_figure(curves["loss"], ROUNDS[result.get("method", "cot")])
     if curves.get("error", {}).get("round"):
         figures["error.png"] = error_figure(curves["error"])
     figures["cost.png"] = cost_figure(result)

@@ -12,11 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from icgd.report import linear_model
-from icgd.report.figures import COLOURS, all_figures, positive
+from icgd.report import linear_model, stack
+from icgd.report.figures import COLOURS, ROUNDS, all_figures, positive
 from icgd.report.numbers import number, percent
 from icgd.report.story import Story
 
+LEAD = (
+    "Every round the same layer read one example and wrote the network's new weights; beside it "
+    "torch.optim.SGD trained the same network from the same start on the same examples."
+)
 BOUNDS = {
     "round_bound": (
         "Per round, rigorous",
@@ -73,6 +77,7 @@ def cost_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 def bound_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:
     """The three bounds, each with the measured number it speaks about."""
     measured = {"round_bound": "max_round_error"}
+    told = BOUNDS if result.get("method", "cot") == "cot" else stack.BOUNDS
     return [
         {
             "title": title,
@@ -80,7 +85,7 @@ def bound_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:
             "value": number(result[key]),
             "measured": number(result[measured.get(key, "max_error")]),
         }
-        for key, (title, why) in BOUNDS.items()
+        for key, (title, why) in told.items()
     ]
 
 
@@ -100,6 +105,7 @@ def flat_rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, st
 def plots(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Plotly traces and axes for the curves a result has."""
     curves = result.get("curves") or {}
+    axis = ROUNDS[result.get("method", "cot")]
     found = []
     loss, error = curves.get("loss") or {}, curves.get("error") or {}
     if loss.get("round"):
@@ -107,7 +113,7 @@ def plots(result: Mapping[str, Any]) -> list[dict[str, Any]]:
             {
                 "id": "loss",
                 "title": "Loss of both networks: same start, same rows",
-                "x": "round (one example each)",
+                "x": axis,
                 "y": "mean loss",
                 "log": False,
                 "traces": [
@@ -124,7 +130,7 @@ def plots(result: Mapping[str, Any]) -> list[dict[str, Any]]:
             {
                 "id": "error",
                 "title": "Error of every round, and its bound",
-                "x": "round (one example each)",
+                "x": axis,
                 "y": "largest weight difference",
                 "log": True,
                 "traces": [
@@ -180,8 +186,7 @@ def story(result: Mapping[str, Any], figures: Mapping[str, bytes] | None = None)
         )
     return Story(
         title="A frozen transformer trained this network in its context",
-        lead="Every round the same layer read one example and wrote the network's new weights; beside it "
-        "torch.optim.SGD trained the same network from the same start on the same examples.",
+        lead=stack.LEADS.get(str(result.get("method")), LEAD),
         against="SGD's",
         rows=result_rows(result),
         bounds=bound_rows(result),

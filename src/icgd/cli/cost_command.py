@@ -1,0 +1,232 @@
+"""`icgd cost`: what the constructions cost on one network, as a table, a figure and a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from icgd.cli.guard import one_line_errors
+from icgd.cli.output import as_json, check_file_in_place, write_bytes, write_file
+from icgd.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from icgd.costs import MethodCost
+
+METHODS = ("cot", "stack", "forward_mode", "sgd")
+
+
+def cost(
+    widths: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Input, hidden and output widths.")
+    ] = "10,16,16,1",
+    methods: Annotated[
+        str,
+        typer.Option(
+            metavar="M,M,...",
+            help="What to compare: cot (one layer and a chain of thought), stack (2N+4 layers a step), "
+            "forward_mode (N layers a step), sgd (plain matrix products).",
+        ),
+    ] = "cot,stack,forward_mode,sgd",
+    activation: Annotated[
+        str, typer.Option(help="Of hidden layers: relu, tanh, sigmoid, softplus or gelu.")
+    ] = "relu",
+    output: Annotated[
+        str, typer.Option(help="Output layer: linear or the name of the activation.")
+    ] = "linear",
+    bias: Annotated[bool, typer.Option("--bias/--no-bias", help="Biases in every layer.")] = True,
+    steps: Annotated[int, typer.Option(help="Passes over the data.")] = 100,
+    examples: Annotated[int, typer.Option(help="Rows of the data.")] = 20,
+    error: Annotated[
+        float | None,
+        typer.Option(
+            help="Wanted error of every fitted function and of every number that is read, on [-8, 8]; the "
+            "fewest units or grid tokens that are certified for it are found.",
+            show_default=False,
+        ),
+    ] = None,
+    n_relu: Annotated[
+        int | None,
+        typer.Option(
+            help="Units per fit of stack (256 unless given) and forward_mode (200); not with --error.",
+            show_default=False,
+        ),
+    ] = None,
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            help="Heads of forward_mode: relu, tanh or sigmoid; relu for ReLU networks and tanh else unless "
+            "given.",
+            show_default=False,
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw a figure into this PNG file.", show_default=False)
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
+    ] = None,
+) -> None:
+    """Count what training a network costs by each construction, under four cost models.
+
+    Layers, heads, parameters, memory, operations, and what the papers leave out. Nothing is trained.
+    Exit code 0: done; 2: bad input.
+    """
+    with one_line_errors():
+        run_cost(
+            CostRequest(
+                widths, methods, activation, output, bias, steps, examples, error, n_relu, attention,
+                plot, json,
+            )
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CostRequest:
+    """What the command line asks for."""
+
+    widths: str
+    methods: str
+    activation: str
+    output: str
+    bias: bool
+    steps: int
+    examples: int
+    error: float | None
+    n_relu: int | None
+    attention: str | None
+    plot: Path | None
+    json: Path | None
+
+    def check(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Widths and methods; complain about what can never work before torch is imported."""
+        try:
+            widths = tuple(int(w) for w in self.widths.split(","))
+        except ValueError:
+            widths = ()
+        if len(widths) < 2 or min(widths) < 1:
+            raise InvalidParameter(
+                "--widths", self.widths, "be at least two integers >= 1 separated by commas",
+                remedy="Input, hidden and output width, for example 10,16,16,1.",
+            )  # fmt: skip
+        methods = tuple(m.strip() for m in self.methods.split(","))
+        for method in methods:
+            if method not in METHODS:
+                raise InvalidParameter("--methods", method, f"be among {', '.join(METHODS)}")
+        if len(set(methods)) < len(methods):
+            raise InvalidParameter("--methods", self.methods, "name every method once")
+        for option, path in (("--plot", self.plot), ("--json", self.json)):
+            if path is not None:
+                check_file_in_place(option, path)
+        return widths, methods
+
+
+def run_cost(request: CostRequest) -> None:
+    """Compute, print, write."""
+    widths, methods = request.check()
+    from rich.console import Console
+
+    import icgd
+
+    net = icgd.Network(widths, request.activation, request.output, request.bias)
+    fitted = {"stack": ("n_relu",), "forward_mode": ("n_relu", "attention")}
+    found = []
+    for method in methods:
+        chosen = {name: getattr(request, name) for name in fitted.get(method, ())}
+        found.append(
+            icgd.cost(
+                net, method, steps=request.steps, n_examples=request.examples,  # type: ignore[arg-type]
+                error=request.error, **chosen,
+            )
+        )  # fmt: skip
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=140)
+    console.print(cost_table(found))
+    console.print(left_out_table(found))
+    for cost in found:
+        for note in cost.notes:
+            console.print(f"{cost.method}: {note}", markup=False)
+    if request.plot is not None:
+        from icgd.report.cost_figures import cost_bars
+
+        write_bytes(request.plot, cost_bars([cost.to_dict() for cost in found]))
+    if request.json is not None:
+        write_file(request.json, as_json({cost.method: cost.to_dict() for cost in found}))
+
+
+def cost_table(found: list[MethodCost]) -> Table:
+    """One column per method."""
+    from rich.table import Table
+
+    first = found[0]
+    table = Table(
+        title=f"icgd cost: widths {','.join(map(str, first.widths))}, {first.activation}, "
+        f"{first.n_examples} examples, {first.steps} passes",
+        title_justify="left",
+    )
+    table.add_column("what")
+    for cost in found:
+        table.add_column(cost.method, justify="right")
+
+    def row(name: str, *values: Any) -> None:
+        table.add_row(name, *[shown(value) for value in values])
+
+    row("layers of a step", *[c.layers for c in found])
+    row("heads of all sublayers", *[None if c.heads is None else sum(c.heads) for c in found])
+    row("  of the largest", *[None if c.heads is None else max(c.heads, default=0) for c in found])
+    row("feed-forward units", *[None if c.hidden is None else sum(c.hidden) for c in found])
+    row("token width", *[c.d_token for c in found])
+    row("units or grid tokens", *[", ".join(f"{k} {v}" for k, v in c.sizes.items()) for c in found])
+    row("error promised", *[c.certified for c in found])
+    row("parameters", *[c.parameters for c in found])
+    row("  not zero", *[c.nonzeros for c in found])
+    row("memory of the weights, bytes", *[c.memory_bytes["dense"] for c in found])
+    row("memory of the tokens, bytes", *[c.state_bytes for c in found])
+    table.add_section()
+    titles = {"dense": "dense, D x D heads", "linear": "linear in D", "nonzeros": "non-zeros",
+              "structured": "as this package runs it"}  # fmt: skip
+    for unit in ("example", "pass"):
+        for model, title in titles.items():
+            values = [getattr(c, f"flops_per_{unit}")[model] for c in found]
+            row(f"operations per {unit}: {title}", *values)
+    table.add_section()
+    row("updates per pass", *[c.updates_per_pass for c in found])
+    row("sublayers in sequence per pass", *[c.serial_per_pass for c in found])
+    return table
+
+
+def left_out_table(found: list[MethodCost]) -> Table:
+    """What the papers leave out."""
+    from rich.table import Table
+
+    table = Table(title="Left out by the papers", title_justify="left")
+    for name in ("method", "what", "per example", "in all", "unit", "note"):
+        table.add_column(
+            name, overflow="fold", justify="right" if name in ("per example", "in all") else "left"
+        )
+    for cost in found:
+        for part in cost.left_out:
+            each = shown(part.per_example) if part.per_example else ""
+            table.add_row(cost.method, part.name, each, shown(part.total), part.unit, part.note)
+    return table
+
+
+def shown(value: Any) -> str:
+    """A number for a table.
+
+    >>> shown(1234), shown(1.234e9), shown(None), shown(2e7)
+    ('1,234', '1.23e+09', 'not reached', '2.00e+07')
+    """
+    if value is None:
+        return "not reached"
+    if isinstance(value, str):
+        return value
+    if value and not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.2e}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"
