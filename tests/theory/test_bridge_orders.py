@@ -8,6 +8,10 @@ import math
 import pytest
 
 import icgd
+from icgd.gadgets.feature_fit import fit_function
+from icgd.gadgets.slope_product import fit_slope_product
+from icgd.nn.stack import AttentionSublayer
+from icgd.problems.activations import ACTIVATIONS
 from icgd.theory.bridge_orders import (
     Orders,
     Units,
@@ -51,8 +55,36 @@ def test_heads_by_counting_one_by_one(widths: tuple[int, ...]) -> None:
         ]
         own = widths[p - 1]
         counted.append(sum(m.r + m.product * (len(below) + own) for _ in range(widths[p])))
-    assert heads(widths, m) == [*counted, 2 * m.identity]
+    assert heads(widths, m) == [*counted, m.identity]
     assert matrices(widths, m) == 3 * sum(heads(widths, m)) + 2 * n
+
+
+@pytest.mark.parametrize(
+    ("widths", "activation", "attention"),
+    [
+        ((3, 4, 4, 1), "softplus", "tanh"), ((2, 3, 3, 3, 1), "gelu", "sigmoid"),
+        ((3, 4, 1), "softplus", "relu"), ((5, 2, 7, 3, 1), "relu", "relu"),
+    ],
+)  # fmt: skip
+def test_the_counts_are_those_of_the_compiled_stack(
+    widths: tuple[int, ...], activation: str, attention: str
+) -> None:
+    program = icgd.compile(
+        icgd.Network(widths, activation=activation, output="linear", bias=False), icgd.GD(lr=0.1),
+        method="forward_mode", attention=attention, n_relu=20,
+    )  # fmt: skip
+    families = [layer for layer in program.step.modules() if isinstance(layer, AttentionSublayer)]
+    counted = [sum(family.n_heads for family in layer.each()) for layer in families]
+    options = program.config["options"]
+    r, reach = ACTIVATIONS[activation], options["radius"]
+    m = Units(
+        fit_function(r, reach, 20, attention).n_units,
+        fit_slope_product(r, options["signal_radius"], reach, 20, attention).n_units,
+        counted[-1] if len(widths) > 3 else 0,
+    )
+    assert counted == heads(widths, m)
+    assert program.layout.width == token_size(widths)
+    assert program.step.n_layers == layers(len(widths) - 1)
 
 
 def test_heads_of_two_layers_do_not_depend_on_the_input() -> None:

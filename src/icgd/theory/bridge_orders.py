@@ -18,7 +18,7 @@ from icgd.errors import InvalidParameter
 
 @dataclass(frozen=True)
 class Units:
-    """Units per fit: M_1 for r, M_3 for s r'(t), M_4 for the identity."""
+    """Units per fit, both of every pair: M_1 for r, M_3 for s r'(t), M_4 for the identity."""
 
     r: int = 100
     product: int = 100
@@ -53,13 +53,13 @@ def heads(widths: Sequence[int], units: Units | None = None) -> list[int]:
 
     Statement: [BRIDGE] Theorem 2
 
-    Layer p < n: K_p M_1 + K_p (K_{p-1} + sum_{i<p} K_i K_{i-1}) M_3; layer n: 2 M_4 without ReLU's saving.
+    Layer p < n: K_p M_1 + K_p (K_{p-1} + sum_{i<p} K_i K_{i-1}) M_3; layer n: M_4.
     A two-layer network needs K_1 M_1 and K_1 (M_3 + M_1): no factor of d, as gradients stay on the key side.
 
     Differs from the paper: it counts n K^2 M in each layer; every one of the K rows has a gradient with
     respect to every weight below, which is n K^3 M from four layers on, d K^2 M for three, K M for two.
 
-    >>> heads((3, 4, 4, 1), Units(200, 200, 40))
+    >>> heads((3, 4, 4, 1), Units(200, 200, 80))
     [3200, 13600, 80]
     """
     m, n = units or Units(), len(widths) - 1
@@ -70,7 +70,7 @@ def heads(widths: Sequence[int], units: Units | None = None) -> list[int]:
     for p in range(1, n):
         found.append(widths[p] * m.r + widths[p] * (widths[p - 1] + below) * m.product)
         below += widths[p] * widths[p - 1]
-    return [*found, 2 * m.identity]
+    return [*found, m.identity]
 
 
 def token_size(widths: Sequence[int]) -> int:

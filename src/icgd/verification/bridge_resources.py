@@ -42,7 +42,7 @@ from icgd.verification.bridge_networks import (
 from icgd.verification.theorem_table import Row, checks, judge
 
 SAMPLES = 8_000
-RELU_UNITS = Units(r=1, product=2, identity=1)
+RELU_UNITS = Units(r=1, product=2, identity=2)
 """What ReLU attention needs for a ReLU network."""
 
 
