@@ -47,6 +47,7 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m tools.generate_docs
+	$(ONE_THREAD) $(BIN)/python -m tools.measure_stacks
 
 lock:
 	$(BIN)/uv pip compile pyproject.toml --extra dev --no-emit-package torch --no-header \
