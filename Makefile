@@ -12,7 +12,7 @@ WORKERS ?= auto
 # One thread per test worker: more threads than cores makes small matrices slower, not faster.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: setup demo test lint format bench slow docs lock clean
+.PHONY: setup demo test lint format bench slow docs costs lock clean
 
 setup: $(STAMP)
 
@@ -47,6 +47,10 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m tools.generate_docs
+	$(BIN)/python -m tools.generate_costs
+
+costs: $(STAMP)
+	$(BIN)/python -m tools.generate_costs
 	$(ONE_THREAD) $(BIN)/python -m tools.measure_stacks
 
 lock:

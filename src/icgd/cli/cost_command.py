@@ -118,6 +118,8 @@ class CostRequest:
         for method in methods:
             if method not in METHODS:
                 raise InvalidParameter("--methods", method, f"be among {', '.join(METHODS)}")
+        if self.examples < 1:
+            raise InvalidParameter("--examples", self.examples, "be an integer >= 1")
         if len(set(methods)) < len(methods):
             raise InvalidParameter("--methods", self.methods, "name every method once")
         for option, path in (("--plot", self.plot), ("--json", self.json)):
@@ -202,10 +204,10 @@ def cost_table(found: list[MethodCost]) -> Table:
 
 
 def left_out_table(found: list[MethodCost]) -> Table:
-    """What the papers leave out."""
+    """What the papers leave out, and copies they could do without."""
     from rich.table import Table
 
-    table = Table(title="Left out by the papers", title_justify="left")
+    table = Table(title="Beside the operations of the layers", title_justify="left")
     for name in ("method", "what", "per example", "in all", "unit", "note"):
         table.add_column(
             name, overflow="fold", justify="right" if name in ("per example", "in all") else "left"

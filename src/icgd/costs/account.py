@@ -21,6 +21,7 @@ from icgd.costs.fits import (
 )
 from icgd.costs.method_cost import LeftOut, MethodCost
 from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.nn.head_family import ACTIVATIONS
 from icgd.problems import Network, NetworkSpec
 from icgd.theory.costs import MODELS, Bill, gradient_flops, n_weights
 from icgd.theory.cot_costs import (
@@ -107,6 +108,8 @@ def cost(
     ):
         if value is not None and method not in (home, "forward_mode"):
             raise InvalidParameter(name, value, f"be left out for method={method!r}")
+    if attention is not None and attention not in ACTIVATIONS:
+        raise InvalidParameter("attention", attention, f"be one of {', '.join(ACTIVATIONS)}")
     about: dict[str, Any] = {
         "method": method, "widths": net.widths, "activation": net.spec.activation,
         "n_examples": n_examples, "steps": steps, "error": error,

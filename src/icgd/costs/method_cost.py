@@ -48,7 +48,7 @@ class MethodCost:
                 changes of the weights in a pass: 1 for full batches, one per example otherwise
     serial_per_pass
                 sublayers of a pass that have to wait for one another
-    left_out    what the method's paper does not count
+    left_out    what the method's paper does not count, and copies it could do without
     notes       what could not be reached, and what stands for what
     """
 
