@@ -86,6 +86,19 @@ def test_the_profiler_agrees_within_a_percent(method, options):
     assert counter.get_total_flops() == pytest.approx(found.flops_per_pass["dense"], rel=0.01)
 
 
+@pytest.mark.parametrize("method", ["stack", "forward_mode"])
+def test_what_is_run_is_no_more_than_what_is_counted_for_it(method):
+    """Scores of all units are one matrix product; the profiler does not see sums and single products."""
+    net = icgd.Network((3, 6, 5, 2), "softplus")
+    program = icgd.compile(net, icgd.GD(lr=0.1, box=1.0), method=method, n_relu=40)
+    found = icgd.cost(net, method, n_examples=N_ROWS, n_relu=40)
+    with FlopCounterMode(display=False) as counter:
+        program.run(*data(net), init=small(net), steps=1)
+    families = [f for _, layer in program.step.each() for f in getattr(layer, "each", list)()]
+    scores = sum(2 * N_ROWS * f.n_heads * f.n_features for f in families if hasattr(f, "n_heads"))
+    assert scores <= counter.get_total_flops() <= found.flops_per_pass["structured"]
+
+
 def test_plain_sgd_is_what_autograd_does():
     net = icgd.Network((3, 6, 5, 2), bias=False)
     X, Y = data(net)
