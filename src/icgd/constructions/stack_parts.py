@@ -78,9 +78,10 @@ def loss_layer(
     read, w_in, write, w_out = [], [], [], []
     for k in range(len(output)):
         for a, b, constant, outer in units:
-            # 1 and t first: for t = 1 they cancel exactly, before anything else is added.
-            read.append([one, train, int(output[k]), int(target[k])])
-            w_in.append([constant - gate, gate, a, b])
+            # 1 and t first: for t = 1 they cancel exactly, before anything else is added. The constant
+            # stands apart: next to the gate it would round.
+            read.append([one, train, one, int(output[k]), int(target[k])])
+            w_in.append([-gate, gate, constant, a, b])
             write.append(int(written[k]))
             w_out.append(2 * outer)
     group = UnitGroup(

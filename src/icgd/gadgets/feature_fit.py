@@ -31,7 +31,7 @@ _CHUNK = 2**14
 _GRIDS = {1: (801,), 2: (29, 97)}
 """Points per variable on which weights are found; ReLUs need more than there are knots."""
 _RELU_GRIDS = {1: (4001,), 2: (15, 401)}
-_FINE = {1: (4999,), 2: (67, 623)}
+FINE = {1: (4999,), 2: (67, 623)}
 """Points per variable on which the error is looked at."""
 
 
@@ -136,7 +136,7 @@ def certified(
     """A fit with its error measured on the finer grid."""
     if odd:
         a, c = torch.stack([a, _mirror(a)], 1).flatten(0, 1), torch.stack([c, -c], 1).flatten()
-    axes = [uniform(half, n) for half, n in zip(box, _FINE[len(box)], strict=True)]
+    axes = [uniform(half, n) for half, n in zip(box, FINE[len(box)], strict=True)]
     points = _product(axes)
     blank = Certificate(f"feature_fit[{name}]", min(box), 0.0, 0.0, 0.0, rigorous=False)
     fit = FeatureFit(a, c, activation, blank, box=box, odd=odd, way=way)

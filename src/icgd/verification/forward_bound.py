@@ -6,8 +6,24 @@ import torch
 from torch import Tensor
 
 from icgd.constructions.forward_mode import ForwardBuilder
+from icgd.gadgets.feature_fit import FeatureFit
 from icgd.problems import NetworkSpec
 from icgd.verification.stack_bound import Near, StepBound, affine
+
+DOUBLE = 2.0**-53
+"""Rounding that certificates already include."""
+
+
+def fit_error(fit: FeatureFit, u: float) -> float:
+    """The error a fit promises, in arithmetic that rounds by u.
+
+    In single precision its weights and the arguments of its units round too, times weights c that are large.
+    """
+    if u <= DOUBLE:
+        return fit.certificate.sup_error
+    reach = fit.a.new_tensor([*fit.box, 1.0])
+    argument = fit.a.abs() @ reach
+    return fit.certificate.sup_error + u * float(fit.c.abs() @ (8 + 4 * argument))
 
 
 class ForwardBound(StepBound):
@@ -23,16 +39,17 @@ class ForwardBound(StepBound):
     ) -> None:
         super().__init__(spec, lr, u, builder.o.gate, literal=literal)
         self.b = builder
+        self.value_error = fit_error(builder.value, u)
+        self.product_error = fit_error(builder.product, u)
+        self.identity_error = fit_error(builder.identity, u)
 
     def output(self, near: list[tuple[Near, Near | None]], X: Tensor) -> Near:
         """See StepBound."""
         z = affine(Near(X, torch.zeros_like(X)), *near[0], self.u)
         if self.spec.n_layers == 1:
-            return z.plus(self.b.identity.certificate.sup_error)
+            return z.plus(self.identity_error)
         for layer in near[1:]:
-            hidden = self.activate(
-                self.spec.activation_of(1), z, self.b.value.certificate.sup_error
-            )
+            hidden = self.activate(self.spec.activation_of(1), z, self.value_error)
             z = affine(hidden, *layer, self.u)
         return z
 
@@ -45,18 +62,17 @@ class ForwardBound(StepBound):
         z, derivative = affine(x, *near[0], self.u), None
         inputs = x
         if n == 1:
-            z = z.plus(self.b.identity.certificate.sup_error)
+            z = z.plus(self.identity_error)
         for p in range(1, n):
-            value_error = self.b.value.certificate.sup_error
             if n > 2:
                 derivative = self.chain(p, near[p][0], derivative, self.with_one(inputs), z)
             hidden = z
-            inputs = self.activate(act, z, value_error)
+            inputs = self.activate(act, z, self.value_error)
             z = affine(inputs, *near[p], self.u)
         residual = self.loss_slope(z, Y, self.b.loss_certificate.sup_error, self.b.o.radius)
         if n == 2:
             return self.two_layers(near, x, hidden, inputs, residual)
-        read = residual.plus(self.b.identity.certificate.sup_error / 2)
+        read = residual.plus(self.identity_error / 2)
         return self.sums(near, read, derivative, inputs)
 
     def product(self, s: Near, z: Near) -> Near:
@@ -64,7 +80,7 @@ class ForwardBound(StepBound):
         act, fit = self.spec.activation_of(1), self.b.product
         slope = act.derivative(z.value)
         if act.smooth:
-            error = fit.certificate.sup_error + act.bounds[0] * s.error
+            error = self.product_error + act.bounds[0] * s.error
             return Near(s.value * slope, error + s.size * act.bounds[1] * z.error)
         assert fit.blind is not None
         low, high = fit.blind

@@ -26,7 +26,9 @@ from icgd.verification.curvature import sharpest
 from icgd.verification.forward_bound import ForwardBound
 from icgd.verification.round_record import RoundRecord
 from icgd.verification.stack_bound import ReverseBound, StepBound
+from icgd.verification.stack_fits import check_stack_fits
 from icgd.verification.stack_probes import StackProbe, run_stack_probes
+from icgd.verification.stack_wiring import FitCheck
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,6 +48,7 @@ class StackCheck:
     global_bound     bound on |w - w_gd| after the last step, from step bounds and how steps spread errors
     paper_bound      Corollary 1.1 with the step size where it prints n, at the measured curvature
     sgd_weights      of torch.optim.SGD on all rows at once, from the same start
+    fits             every stored part against what it promises on its whole range
     """
 
     max_error: float
@@ -59,6 +62,7 @@ class StackCheck:
     probes: list[StackProbe]
     run: Run | None
     sgd_weights: Weights
+    fits: list[FitCheck] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def table(self) -> Table:
@@ -69,7 +73,11 @@ class StackCheck:
             ("one step from the same weights", self.max_round_error, self.round_bound),
             ("whole run, global bound", self.rounds[-1].error if self.rounds else math.nan, self.global_bound),
         ]  # fmt: skip
+        worst = max(self.fits, key=lambda fit: (not fit.passed, fit.error))
         rows += [(f"probe {p.name} ({p.executor})", p.error, p.bound) for p in self.probes]
+        rows.append(
+            (f"{len(self.fits)} stored parts, worst {worst.name}", worst.error, worst.bound)
+        )
         return rows_table(self.passed, rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,6 +89,7 @@ class StackCheck:
         return {
             **{key: getattr(self, key) for key in keys},
             "probes": [asdict(probe) for probe in self.probes],
+            "fits": [asdict(fit) for fit in self.fits],
         }
 
 
@@ -117,6 +126,7 @@ def verify_stack(
     n_steps = check_steps(steps)
     bound = make_bound(program, executor)
     lanes = [_Lane(program, bound, *each, n_steps) for each in program.codec.problems(X, Y, init)]
+    fits = check_stack_fits(program)
     probes = run_stack_probes(program, make_bound, n_sets=probe_sets, seed=seed)
     batched = len(lanes) > 1 or lanes[0].X.dim() < torch.as_tensor(X).dim()
     records: list[RoundRecord] = []
@@ -136,10 +146,10 @@ def verify_stack(
             run = program.run(X, Y, init=init, steps=n_steps, executor=executor, record=on_step)
         except AssumptionViolated as left:
             # A sound program that leaves its range is the caller's to mend; a broken one is a verdict.
-            if all(probe.passed for probe in probes):
+            if _all_passed(fits, probes):
                 raise
             stopped = f"The run stopped after {len(records)} steps: {left}"
-    return _verdict(program, lanes, records, probes, run, stopped, batched)
+    return _verdict(program, lanes, records, (fits, probes), run, stopped, batched)
 
 
 class _Lane:
@@ -189,10 +199,15 @@ class _Lane:
 
 
 def _verdict(
-    program: Program, lanes: list[_Lane], records: list[RoundRecord], probes: list[StackProbe],
-    run: Run | None, stopped: str, batched: bool,
+    program: Program, lanes: list[_Lane], records: list[RoundRecord],
+    parts: tuple[list[FitCheck], list[StackProbe]], run: Run | None, stopped: str, batched: bool,
 ) -> StackCheck:  # fmt: skip
+    fits, probes = parts
     notes = [stopped] if stopped else []
+    notes += [
+        f"Stored part {f.name} is {f.error:.3g} away from its function and may be {f.bound:.3g}."
+        for f in fits if not f.passed
+    ]  # fmt: skip
     if not program.certificate.rigorous:
         notes.append(
             f"The certificate of {program.certificate.name} was measured on a grid, not proven: bounds that "
@@ -214,7 +229,8 @@ def _verdict(
     finite = all(math.isfinite(r.error) and math.isfinite(r.round_error) for r in records)
     within = all(lane.within for lane in lanes)
     within &= not any(r.error > r.global_bound for r in records)
-    passed = run is not None and finite and within and all(probe.passed for probe in probes)
+    passed = run is not None and finite and within
+    passed &= _all_passed(fits, probes)
     gd = [lane.gd for lane in lanes]
     return StackCheck(
         max_error=_most(r.error for r in records),
@@ -228,8 +244,13 @@ def _verdict(
         probes=probes,
         run=run,
         sgd_weights=_stack(gd) if batched else gd[0],
+        fits=fits,
         notes=notes,
     )
+
+
+def _all_passed(fits: list[FitCheck], probes: list[StackProbe]) -> bool:
+    return all(fit.passed for fit in fits) and all(probe.passed for probe in probes)
 
 
 def _worst(rows: list[RoundRecord]) -> RoundRecord:
