@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from icgd.certificate import Certificate
+from icgd.constructions.joint_loss_fit import fit_joint_slope
 from icgd.constructions.stack_layout import one_of
-from icgd.gadgets.feature_fit import fit_features
 from icgd.gadgets.relu_sum import ReluSum, fit_relu_sum
 from icgd.layout import Layout
 from icgd.nn.stack import MlpSublayer, UnitGroup
@@ -47,14 +47,9 @@ def loss_units(
         pairs = zip(fit.a.tolist(), fit.c.tolist(), strict=True)
         minus_y = [(0.0, -1.0, 0.0, 1.0), (0.0, 1.0, 0.0, -1.0)]
         return [(a, 0.0, b, c) for (a, b), c in pairs] + minus_y, fit.certificate
-    wide = fit_features(
-        lambda t: loss.slope_of(t[..., 0].contiguous(), t[..., 1].contiguous()),
-        (radius, target_radius), n_relu, "relu", name=loss.name,
-    )  # fmt: skip
-    norm = wide.a.abs().sum(dim=1).clamp(min=1.0)  # |a|_1 <= 1, as the gate of the mask needs
-    rows = (wide.a / norm.unsqueeze(1)).tolist()
-    outer = (wide.c * norm).tolist()
-    return [(a, b, k, c) for (a, b, k), c in zip(rows, outer, strict=True)], wide.certificate
+    a, c, certificate = fit_joint_slope(loss, radius, target_radius, n_relu)
+    units = zip(a.tolist(), c.tolist(), strict=True)
+    return [(row[0], row[1], row[2], outer) for row, outer in units], certificate
 
 
 def _one_variable(loss: Loss, radius: float, n_relu: int) -> ReluSum:
