@@ -1,0 +1,118 @@
+"""Checkers for the parts of Appendix A of [BRIDGE], each alone: derivatives, sums over examples, mask."""
+
+from __future__ import annotations
+
+from icgd.nn.head_family import ACTIVATIONS
+from icgd.nn.stack import AttentionSublayer, unwatched
+from icgd.theory.bridge_orders import Units as UnitCounts
+from icgd.theory.bridge_orders import heads
+from icgd.verification import bridge_printed as printed
+from icgd.verification.bridge_printed import LR, Case, far, make_case, spread
+from icgd.verification.bridge_theorems import checked
+from icgd.verification.theorem_table import Row, checks, judge
+
+
+@checks("BRIDGE", "A, derivative heads")
+def derivative_heads() -> Row:
+    """s r'(t) for every derivative.
+
+    Statement: [BRIDGE] Theorem 2
+
+    Differs from the paper: query side; a slot for every (k, i, j, l); sums over k in [K_{n-1}].
+    """
+    case = make_case((3, 4, 4, 1))
+    layout, b = case.builder.layout, case.builder
+    tokens, where = case.tokens(), layout.index("d2")
+    placed = printed.derivative_heads(case, 1).sparse(tokens, unwatched)[:, where]
+    ours = b.derivatives(1)["new1"].sparse(tokens, unwatched)[:, where]
+    exact = printed.exact_derivative(case)
+    fused = [far(printed.one_slot_per_weight(case, k), exact) for k in range(4)]
+    stored = case.until("descend")[:, layout.index("d3")][:, 0, : exact[0].numel()]
+    counted = sum(
+        f.n_heads for _, s in b.step().each() if isinstance(s, AttentionSublayer) for f in s.each()
+    )
+    units = UnitCounts(b.value.n_units, b.product.n_units, b.identity.n_units)
+    return judge(
+        "A, derivative heads",
+        "queries constant, keys [s_ij; pred_k; 1]; s_ij has no index k, sums run over k in [K_n]",
+        refuted=spread(placed) < 1e-13 and far(placed, ours) > 0.1 and min(fused) > 0.05,
+        counterexample=f"every token gets one value, off by {far(placed, ours):.2f}; with ideal parts and one "
+        f"s_ij for all k the gradient is off by {min(fused):.2f} to {max(fused):.2f}; [K_n] has one element",
+        corrected=f"d pred / dW_1 in every token against autograd; {counted} heads",
+        measured=far(stored, exact.flatten(1)),
+        bound=_derivative_bound(case),
+        also=counted == sum(heads((3, 4, 4, 1), units)),
+    )
+
+
+def _derivative_bound(case: Case) -> float:
+    """Two products, each off by its certificate, between matrices of these sizes."""
+    (_, _), (W_2, _), (W_3, _) = case.weights
+    fit, value = (f.certificate.sup_error for f in (case.builder.product, case.builder.value))
+    below = float(W_2.abs().max()) * fit
+    # r' <= 1, and |s r''| |error of z_2|: |s| <= |W_2| max r' |x|, |r''| <= 1/4 for softplus.
+    shifted = float(W_2.abs().max()) / 4 * float(W_2.abs().sum(1).max()) * value
+    return float(W_3.abs().sum()) * (fit + below + shifted) + 1e-14
+
+
+@checks("BRIDGE", "A, last heads")
+def last_heads() -> Row:
+    """The sum over examples.
+
+    Statement: [BRIDGE] Theorem 2
+
+    Differs from the paper: g_j and the derivative both on the key side, factor -lr (N+1)/(2N).
+    """
+    case = make_case((3, 4, 4, 1))
+    n, exact = len(case.X), case.exact()[-1][0]
+    wrong, right = (printed.last_heads(case, printed=p) for p in (True, False))
+    long = printed.last_heads(case, printed=False, factor=-LR * (n + 1) / n)
+    ratio = (long[0] - case.weights[-1][0]) / (exact - case.weights[-1][0])
+    check = checked((3, 4, 4, 1), "tanh")
+    true, first, second = (
+        t.reshape(-1)[0]
+        for t in (printed.gradient_of_last(case), *((case.weights[-1][0] - wrong[:2]) / LR))
+    )
+    return judge(
+        "A, last heads",
+        "queries hold g_i, keys the derivative v_j; values -eta (N+1)/N; the gradient of L_N has 1/N",
+        refuted=spread(wrong) > 0.1
+        and far(wrong, exact.expand_as(wrong)) > 0.1
+        and far(ratio, 2 + 0 * ratio) < 1e-6,
+        counterexample=f"g_i sum_j v_j, in each token another: first entry of the gradient {true:.3f}, in "
+        f"token 0 {first:.3f}, in token 1 {second:.3f}. And the loss has 1/(2N): with 1/N the step is "
+        f"{float(ratio.mean()):.6f} times as long",
+        corrected="both on the key side, -eta (N+1)/(2N)",
+        measured=max(check.max_round_error, far(right, exact.expand_as(right))),
+        bound=check.round_bound,
+        also=check.passed,
+    )
+
+
+@checks("BRIDGE", "A, mask of the loss")
+def loss_mask() -> Row:
+    """Units that a token which asks must not open.
+
+    Statement: [BRIDGE] Theorem 2
+
+    Differs from the paper: ReLU units with |a|_1 <= 1 or a shift above all they can be asked.
+    """
+    radius = 4.0
+    found = {
+        s: [printed.masked_output(s, radius, shift)[0] for shift in (radius, 40.0)]
+        for s in ACTIVATIONS
+    }
+    case = make_case((3, 4, 4, 1))
+    asked = case.until("descend")[-1, case.builder.layout.index("residual")]
+    return judge(
+        "A, mask of the loss",
+        "g_i = sum beta sigma(a.[pred; y; 1] - R_2 (1 - t)) is 0 for t = 0",
+        refuted=min(first for first, _ in found.values()) > 1 and found["tanh"][1] > 1,
+        counterexample=f"output at t = 0 for R_2 = {radius:g} and for 40: "
+        + ", ".join(f"{s} {a:.1f} and {b:.0e}" for s, (a, b) in found.items())
+        + "; tanh goes to minus the sum of beta, not to 0",
+        corrected="ReLU units, shift 1024: g of the token that asks",
+        measured=float(asked.abs().max()),
+        bound=0.0,
+        also=found["relu"][1] == 0.0,
+    )
