@@ -65,7 +65,7 @@ CHECKERS = {
     "Lemma 4, 11": (deep_lemmas.lemma_4, "fails"),
     "Lemma 5, 12": (deep_lemmas.lemma_5, "holds"),
     "Lemma 6, 13": (deep_lemmas.lemma_6, "fails"),
-    "Theorem 1, 2": (deep_theorems.theorem_1, "fails"),
+    "Theorem 1, 2, 4": (deep_theorems.theorem_1, "fails"),
     "Theorem 1 (D.7)": (deep_theorems.theorem_1_error, "fails"),
     "Theorem 1 (C.1)": (deep_theorems.theorem_1_norms, "fails"),
     "Theorem 5": (deep_theorems.theorem_5, "fails"),

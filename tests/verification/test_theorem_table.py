@@ -39,12 +39,12 @@ SECTION_3 = [
 ]  # fmt: skip
 STATEMENTS = [
     *SECTION_3, "Lemma A.5", "Definition 4.3", "Definition 4.4", "Theorem 4.1", "Theorem 4.2",
-    "Proposition 4.1", "Proposition 4.2", "Proposition 4.3", "Proposition 4.4", "C.9, Step 2",
+    "Section 4, O(N) saving", "Proposition 4.1", "Proposition 4.2", "Proposition 4.3", "Proposition 4.4", "C.9, Step 2",
 ]  # fmt: skip
 HOLD = {"Lemma A.1", "Remark 3.3"}
 DESCENT = {
     "Theorem 3.1": 1e-9, "Theorem 3.2": 1e-9, "Theorem 3.3": 0.2, "Remark 3.3": 0.01,
-    "C.3, last step": 0.1, "Lemma A.1": 0.1, "Lemma A.3": 0.2,
+    "C.3, last step": 0.1, "Section 4, O(N) saving": 0.5, "Lemma A.1": 0.1, "Lemma A.3": 0.2,
 }  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def test_judgement(changes, passed):
 
 
 def test_unknown_paper():
-    with pytest.raises(icgd.InvalidParameter, match=r"`paper` must be one of \['COT'\]. Got 'XYZ'"):
+    with pytest.raises(icgd.InvalidParameter, match=r"`paper` must be one of \['BRIDGE', 'COT', 'DEEP'\]. Got 'XYZ'"):
         theorem_table("XYZ")
 
 

@@ -64,7 +64,7 @@ def without_clearing(its: Case, steps: int) -> float:
     return gap(matrices(run.weights), matrices(its.exact(steps)[-1]))
 
 
-@checks("DEEP", "Theorem 1, 2")
+@checks("DEEP", "Theorem 1, 2, 4")
 def theorem_1() -> Row:
     """(2N+4)L layers make L steps of gradient descent.
 
@@ -83,7 +83,7 @@ def theorem_1() -> Row:
     heads = [c.heads for c in stack.counts() if c.kind != "mlp"]
     expected = [4 * 129, 4 * 129, 3 * 129, 11 * 129, 3, 4, 4, 2 * 11]
     return judge(
-        "Theorem 1, 2",
+        "Theorem 1, 2, 4",
         "L blocks of 2N+4 layers, the last of them Proj_W alone, map w to Proj(w - eta grad L_n(w) + e), "
         "from w=0",
         refuted=off > 0.1,

@@ -72,8 +72,25 @@ PAPERS: dict[str, tuple[str, ...]] = {
         "icgd.verification.cot_statistics_cost",
         "icgd.verification.cot_statistics_lemmas",
         "icgd.verification.cot_statements",
+        "icgd.verification.cot_costs",
         "icgd.verification.cot_propositions",
-    )
+    ),
+    "DEEP": (
+        "icgd.verification.deep_definitions",
+        "icgd.verification.deep_layers",
+        "icgd.verification.deep_lemmas",
+        "icgd.verification.deep_theorems",
+        "icgd.verification.deep_paths",
+        "icgd.verification.deep_applications",
+        "icgd.verification.deep_costs",
+        "icgd.verification.deep_context",
+    ),
+    "BRIDGE": (
+        "icgd.verification.bridge_theorems",
+        "icgd.verification.bridge_appendix",
+        "icgd.verification.bridge_fits",
+        "icgd.verification.bridge_resources",
+    ),
 }
 """Modules that register the checkers of a paper, imported when its table is asked for."""
 
@@ -109,7 +126,7 @@ def checkers(paper: str) -> dict[str, Checker]:
 def theorem_table(paper: str) -> list[Row]:
     """Run every checker of a paper.
 
-    paper  "COT"
+    paper  "COT", "DEEP" or "BRIDGE"
     """
     return [checker() for checker in checkers(paper).values()]
 
