@@ -39,7 +39,8 @@ SECTION_3 = [
 ]  # fmt: skip
 STATEMENTS = [
     *SECTION_3, "Lemma A.5", "Definition 4.3", "Definition 4.4", "Theorem 4.1", "Theorem 4.2",
-    "Section 4, O(N) saving", "Proposition 4.1", "Proposition 4.2", "Proposition 4.3", "Proposition 4.4", "C.9, Step 2",
+    "Section 4, O(N) saving", "Proposition 4.1", "Proposition 4.2", "Proposition 4.3",
+    "Proposition 4.4", "C.9, Step 2",
 ]  # fmt: skip
 HOLD = {"Lemma A.1", "Remark 3.3"}
 DESCENT = {
@@ -127,7 +128,8 @@ def test_judgement(changes, passed):
 
 
 def test_unknown_paper():
-    with pytest.raises(icgd.InvalidParameter, match=r"`paper` must be one of \['BRIDGE', 'COT', 'DEEP'\]. Got 'XYZ'"):
+    known = r"`paper` must be one of \['BRIDGE', 'COT', 'DEEP'\]. Got 'XYZ'"
+    with pytest.raises(icgd.InvalidParameter, match=known):
         theorem_table("XYZ")
 
 
