@@ -7,6 +7,7 @@ all polynomials of a degree below the number of directions. Outer weights are fo
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -37,6 +38,7 @@ def fan(n_units: int, radius: float, target_radius: float) -> Tensor:
     return torch.tensor(rows, dtype=F64)
 
 
+@lru_cache(maxsize=8)  # verification builds the same stack again and again
 def fit_joint_slope(
     loss: Loss, radius: float, target_radius: float, n_units: int
 ) -> tuple[Tensor, Tensor, Certificate]:
