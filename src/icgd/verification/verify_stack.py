@@ -208,6 +208,11 @@ def _verdict(
         f"Stored part {f.name} is {f.error:.3g} away from its function and may be {f.bound:.3g}."
         for f in fits if not f.passed
     ]  # fmt: skip
+    missed = [probe for probe in probes if not probe.passed]
+    if missed:
+        notes.append(
+            f"{len(missed)} of {len(probes)} probes fail, first {missed[0].name} ({missed[0].executor})."
+        )
     if not program.certificate.rigorous:
         notes.append(
             f"The certificate of {program.certificate.name} was measured on a grid, not proven: bounds that "
@@ -229,6 +234,8 @@ def _verdict(
     finite = all(math.isfinite(r.error) and math.isfinite(r.round_error) for r in records)
     within = all(lane.within for lane in lanes)
     within &= not any(r.error > r.global_bound for r in records)
+    if records and not (finite and within):
+        notes.append("The run is not within its bounds.")
     passed = run is not None and finite and within
     passed &= _all_passed(fits, probes)
     gd = [lane.gd for lane in lanes]
