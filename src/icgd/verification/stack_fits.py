@@ -134,7 +134,7 @@ class _Promises:
         worst = 0.0
         for part, at in zip(features.split(CHUNK), points.split(CHUNK), strict=True):
             off = (act(part @ a.T) @ c - promise.f(at)).abs()
-            worst = max(worst, float(off.nan_to_num(nan=math.inf).max()))
+            worst = max(worst, float(_nan_is_worst(off).max()))
         self._seen[key] = (family, worst)
         return worst
 
@@ -146,7 +146,7 @@ class _Promises:
         parts = tokens.to(self.dtype).split(ROWS)
         made = torch.cat([layer.collapsed(part, unwatched) for part in parts])
         off = (made.double() - wanted).abs()
-        over = (off - allowed).nan_to_num(nan=math.inf)
+        over = _nan_is_worst(off - allowed)
         worst = int(over.argmax())
         limit = float(allowed.expand_as(off).reshape(-1)[worst])
         return FitCheck(where, float(off.reshape(-1)[worst]), limit)
@@ -330,3 +330,8 @@ def _points(promise: Promise, a: Tensor) -> Tensor:
     low, high = promise.blind
     outside = (points[:, -1] <= low) | (points[:, -1] >= high)
     return points[outside]
+
+
+def _nan_is_worst(value: Tensor) -> Tensor:
+    """NaN keeps no promise."""
+    return torch.where(value.isnan(), torch.inf, value)
