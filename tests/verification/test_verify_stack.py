@@ -88,7 +88,11 @@ def test_forward_mode_passes(act, attention):
 
 
 @pytest.mark.parametrize("method", ["stack", "forward_mode"])
-@pytest.mark.parametrize("loss", ["huber", "logistic", "poisson", icgd.huber(0.3)], ids=lambda loss: getattr(loss, "name", loss))
+@pytest.mark.parametrize(
+    "loss",
+    ["huber", "logistic", "poisson", icgd.huber(0.3)],
+    ids=lambda loss: getattr(loss, "name", loss),
+)
 def test_losses_pass(method, loss):
     program = compiled((2, 3, 1), "tanh", method, loss=loss, n_relu=64, box=1.0)
     X, Y, init = data((2, 3, 1), bias=True)
