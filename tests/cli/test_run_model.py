@@ -90,7 +90,7 @@ BAD = {
     "classes": (["three.csv", "--model", "logistic"], "exactly two classes.*3 values: 0, 1, 2"),
     "counts": (["number.csv", "--model", "poisson"], "must be >= 0 for a Poisson model"),
     "widths": (["number.csv", "--model", "ridge", "--widths", "8"], "--widths.*left out"),
-    "lam of a network": (["number.csv", "--lam", "0.5"], "--lam.*left out with --model network"),
+    "lam of a network": (["number.csv", "--lam", "0.5"], "--lam.*left out with --method cot"),
 }
 
 

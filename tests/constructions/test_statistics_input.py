@@ -58,7 +58,8 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: icgd.compile(icgd.GLM(2, "poisson", x_radius=1.0), icgd.GD()), "needs w_radius"),
     "SGD": (lambda: icgd.compile(icgd.Ridge(2), icgd.SGD(0.1)), "`optimizer` must be an icgd.GD"),
     "GD for a network": (
-        lambda: icgd.compile(icgd.Network((2, 1)), icgd.GD(0.1)), "`optimizer` must be an icgd.SGD"),
+        lambda: icgd.compile(icgd.Network((2, 1)), icgd.GD(0.1), method="cot"),
+        "`optimizer` must be an icgd.SGD"),
     "network option": (
         lambda: icgd.compile(icgd.Network((2, 1)), icgd.SGD(0.1), native=True),
         "`native` must be left out for a network"),
