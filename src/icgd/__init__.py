@@ -29,10 +29,15 @@ if TYPE_CHECKING:
     from icgd.problems import GD as GD
     from icgd.problems import GLM as GLM
     from icgd.problems import SGD as SGD
+    from icgd.problems import Autoregression as Autoregression
     from icgd.problems import Lasso as Lasso
     from icgd.problems import LinearModel as LinearModel
+    from icgd.problems import LinearRegression as LinearRegression
     from icgd.problems import Loss as Loss
+    from icgd.problems import MLPChain as MLPChain
     from icgd.problems import Network as Network
+    from icgd.problems import Newton as Newton
+    from icgd.problems import RepresentationRegression as RepresentationRegression
     from icgd.problems import Ridge as Ridge
     from icgd.problems import huber as huber
     from icgd.problems import joint_loss as joint_loss
@@ -59,6 +64,11 @@ _HOMES = {
     "FunctionHead": "gadgets.spectral_head",
     "SpectralHead": "gadgets.spectral_head",
     "GD": "problems",
+    "RepresentationRegression": "problems",
+    "Newton": "problems",
+    "MLPChain": "problems",
+    "LinearRegression": "problems",
+    "Autoregression": "problems",
     "GLM": "problems",
     "SGD": "problems",
     "Lasso": "problems",

@@ -128,7 +128,7 @@ def test_judgement(changes, passed):
 
 
 def test_unknown_paper():
-    known = r"`paper` must be one of \['BRIDGE', 'COT', 'DEEP'\]. Got 'XYZ'"
+    known = r"`paper` must be one of \['ALGO', 'BRIDGE', 'COT', 'DEEP', 'LSA'\]. Got 'XYZ'"
     with pytest.raises(icgd.InvalidParameter, match=known):
         theorem_table("XYZ")
 

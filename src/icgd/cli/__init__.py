@@ -102,10 +102,14 @@ def run(
     model: Annotated[
         str,
         typer.Option(
-            help="What to fit: network, or a linear model by (proximal) gradient descent: ridge, lasso, "
-            "logistic, poisson."
+            help="What to fit: network; a linear model by (proximal) gradient descent: ridge, lasso, "
+            "logistic, poisson; or linear, least squares by a looped transformer (--optimizer)."
         ),
     ] = "network",
+    optimizer: Annotated[
+        str,
+        typer.Option(help="Of --model linear: gd or newton; the report shows both."),
+    ] = "gd",
     lam: Annotated[
         float,
         typer.Option(
@@ -115,8 +119,8 @@ def run(
     steps: Annotated[
         int | None,
         typer.Option(
-            help="Gradient steps: of a linear model (1000 unless given), or of --method stack and "
-            "forward_mode (50).",
+            help="Gradient steps: of a linear model (1000 unless given), of --method stack and forward_mode "
+            "(50), or loops of --model linear (100 of gd, 30 of newton).",
             show_default=False,
         ),
     ] = None,
@@ -234,7 +238,8 @@ def run(
 
         settings = Settings(
             out=out, data=data, example=example, target=tuple(target or ()), model=model, lam=lam,
-            steps=steps, method=method, activation=activation, attention=attention, n_relu=n_relu,
+            steps=steps, optimizer=optimizer, method=method, activation=activation,
+            attention=attention, n_relu=n_relu,
             box=box, signal_radius=signal_radius, widths=widths, lr=lr,
             epochs=epochs, standardize=standardize, seed=seed, output=output, bias=bias,
             temperature=temperature, n_grid=n_grid, rho=rho, radius=radius, dtype=dtype,
@@ -242,10 +247,12 @@ def run(
         )  # fmt: skip
         settings.check()
         from icgd.cli.run_command import run as run_network
+        from icgd.cli.run_linear import run_linear
         from icgd.cli.run_model import run_model
         from icgd.cli.summary import show
 
-        result = (run_network if model == "network" else run_model)(settings)
+        job = {"network": run_network, "linear": run_linear}.get(model, run_model)
+        result = job(settings)
         show(result, out)
     if not result["passed"]:
         raise typer.Exit(FAILED)
@@ -262,7 +269,8 @@ def verify(
     paper: Annotated[
         str | None,
         typer.Option(
-            help="Check every statement of a paper and print the theorem table: COT, DEEP or BRIDGE.",
+            help="Check every statement of a paper and print the theorem table: COT, DEEP, BRIDGE, "
+            "ALGO, LSA, or all.",
             show_default=False,
         ),
     ] = None,

@@ -13,7 +13,8 @@ EXECUTORS = ("structured", "dense", "sparse")
 TEMPERATURES = ("spectral", "hard")
 METHODS = ("cot", "stack", "forward_mode")
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "softplus", "gelu")
-MODELS = ("network", "ridge", "lasso", "logistic", "poisson")
+MODELS = ("network", "linear", "ridge", "lasso", "logistic", "poisson")
+OPTIMIZERS = ("gd", "newton")
 _NETWORK = {"widths": "16,16", "seed": 0, "output": "linear"}
 _COT = {"epochs": 3, "temperature": "spectral", "n_grid": None, "rho": None}
 _STACK = {"activation": "relu", "box": None, "n_relu": None, "signal_radius": None}
@@ -37,6 +38,7 @@ class Settings:
     model: str = "network"
     lam: float = 0.1
     steps: int | None = None
+    optimizer: str = "gd"
     method: str = "cot"
     activation: str = "relu"
     attention: str | None = None
@@ -67,7 +69,8 @@ class Settings:
             )  # fmt: skip
         choices = {
             "model": MODELS, "dtype": DTYPES, "executor": EXECUTORS, "temperature": TEMPERATURES,
-            "method": METHODS, "activation": ACTIVATIONS, "output": ("linear", self.activation),
+            "method": METHODS, "optimizer": OPTIMIZERS, "activation": ACTIVATIONS,
+            "output": ("linear", self.activation),
         }  # fmt: skip
         for name, allowed in choices.items():
             value = getattr(self, name)
@@ -96,10 +99,26 @@ class Settings:
                 raise InvalidParameter(
                     f"--{option}", getattr(self, name), f"be left out with {shown}"
                 )
-        if self.executor == "sparse" and asked in ("--method cot", "--model"):
+        if (
+            self.executor == "sparse"
+            and self.model != "linear"
+            and asked in ("--method cot", "--model")
+        ):
             raise InvalidParameter(
                 "--executor", "sparse", "be structured or dense, unless --method is a stack's"
             )
+        if self.model != "linear" and self.optimizer != "gd":
+            raise InvalidParameter(
+                "--optimizer", self.optimizer, f"be left out with --model {self.model}",
+                remedy="Newton's method is for --model linear.",
+            )  # fmt: skip
+        if self.model == "linear":
+            for name in ("lam", "temperature", "n_grid", "rho", "radius"):
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                    raise InvalidParameter(
+                        f"--{name.replace('_', '-')}", getattr(self, name),
+                        "be left out with --model linear",
+                    )  # fmt: skip
         if not (math.isfinite(self.lam) and self.lam >= 0):
             raise InvalidParameter("--lam", self.lam, "be a finite number >= 0")
         if self.steps is not None and self.steps < 1:

@@ -36,9 +36,9 @@ def verify_paper(paper: str, json: Path | None) -> bool:
     """Print the theorem table; gives back whether every row passed."""
     from rich.console import Console
 
-    from icgd.verification.theorem_table import render, theorem_table, to_json
+    from icgd.verification.theorem_table import all_papers, render, theorem_table, to_json
 
-    rows = theorem_table(paper.upper())
+    rows = all_papers() if paper.lower() == "all" else theorem_table(paper.upper())
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=140)
@@ -65,6 +65,10 @@ def verify_program(
         sgd = loaded.config["optimizer"]["name"] == "SGD"
         how |= {"epochs": epochs} if sgd else {"steps": steps}
         check = _verify_network(loaded, data, targets, standardize=standardize, seed=seed, **how)
+    elif "form" not in loaded.config["problem"]:
+        check = _verify_regression(
+            loaded, data, targets, standardize=standardize, steps=steps, **how
+        )
     else:
         check = _verify_linear_model(
             loaded, data, targets, standardize=standardize, steps=steps, **how
@@ -116,6 +120,19 @@ def _verify_linear_model(
     y = torch.as_tensor(table.Y[:, 0])
     if problem["loss"] == "logistic":
         y, _ = two_classes(y, table.targets.names[0])
+    return icgd.verify(loaded, table.X, y, **how)
+
+
+def _verify_regression(
+    loaded: Program, data: Path, targets: tuple[str, ...], *, standardize: bool, **how: Any
+) -> Any:
+    import icgd
+    from icgd.cli.run_command import load_table
+
+    problem = loaded.config["problem"]
+    table = load_table(data, None, targets, standardize=standardize)
+    _check_shape(table, int(problem["n_features"]), int(problem.get("n_outputs", 1)))
+    y = table.Y[:, 0] if table.Y.shape[1] == 1 else table.Y
     return icgd.verify(loaded, table.X, y, **how)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from icgd.constructions.compile_forward_mode import compile_forward_mode
+from icgd.constructions.compile_regression import compile_regression
 from icgd.constructions.compile_stack import compile_stack
 from icgd.constructions.compile_statistics import compile_statistics
 from icgd.constructions.network_codec import NetworkCodec
@@ -24,7 +25,16 @@ from icgd.errors import InvalidParameter, raise_all
 from icgd.gadgets.spectral_head import head_certificate
 from icgd.nn.grid_attention import GridAttention
 from icgd.nn.masks import DynamicMask
-from icgd.problems import GD, SGD, LinearModel, Network
+from icgd.problems import (
+    GD,
+    SGD,
+    Autoregression,
+    LinearModel,
+    MLPChain,
+    Network,
+    Newton,
+    RepresentationRegression,
+)
 from icgd.program import Program
 from icgd.theory.spectral import (
     Temperature,
@@ -43,6 +53,8 @@ DEFAULTS: dict[torch.dtype, dict[str, float]] = {
 }
 
 
+Problem = Network | LinearModel | RepresentationRegression | Autoregression | MLPChain
+REGRESSIONS = (RepresentationRegression, Autoregression, MLPChain)
 Method = Literal["cot", "stack", "forward_mode"]
 METHODS = ("cot", "stack", "forward_mode")
 KINDS = {
@@ -61,8 +73,8 @@ OPTIONS = {
 
 
 def compile(
-    problem: Network | LinearModel,
-    optimizer: SGD | GD,
+    problem: Problem,
+    optimizer: SGD | GD | Newton,
     *,
     temperature: Temperature = "spectral",
     n_grid: int | None = None,
@@ -76,10 +88,14 @@ def compile(
     n_relu: int | None = None,
     knots: Literal["uniform", "adaptive"] | None = None,
     products: Literal["exact", "attention"] | None = None,
-    attention: Literal["relu", "tanh", "sigmoid"] | None = None,
+    attention: Literal["relu", "tanh", "sigmoid", "linear"] | None = None,
     signal_radius: float | None = None,
     ramp: float | None = None,
     n_examples: int | None = None,
+    mode: Literal["spectral", "sym", "four", "printed"] | None = None,
+    sink: float | None = None,
+    scale: float | None = None,
+    causal: bool = False,
     dtype: torch.dtype = torch.float64,
 ) -> Program:
     """Compile a problem and an optimizer into a frozen transformer with explicit weights.
@@ -112,6 +128,12 @@ def compile(
     target_radius  range of targets, where the loss is fitted
     n_examples     the prompt's rows beside one token that asks (`run(..., query=x)`), as the papers have
                    it; unless given any number of rows, and none that asks
+    For regressions that loop (RepresentationRegression, LinearRegression, Autoregression, MLPChain):
+    mode           how products are computed: "spectral" (exact to rounding), or two or four softmax heads
+                   in their linear range, "sym", "four", "printed"
+    sink, scale    C and c of the linear range, chosen from the problem's radius unless given
+    causal         a decoder: every token sees only tokens before it (LinearRegression)
+    attention      "linear": linear attention that appends one token a step (LinearRegression)
     The weights depend on nothing else: not on data, not on initial weights.
 
     Differs from the paper: exact to rounding at about 28 tokens, where Lemma A.5 needs 1/error.
@@ -124,11 +146,11 @@ def compile(
     >>> icgd.compile(icgd.Lasso(3, lam=0.1), icgd.GD(lr=0.5)).certificate.sup_error < 1e-10
     True
     """
-    if not isinstance(problem, (Network, LinearModel)):
+    if not isinstance(problem, (Network, LinearModel, *REGRESSIONS)):
         raise InvalidParameter(
             "problem",
             type(problem).__name__,
-            "be an icgd.Network or a linear model (icgd.GLM, ...)",
+            "be an icgd.Network, a linear model (icgd.GLM, ...) or a regression (icgd.LinearRegression, ...)",
         )
     if dtype not in DEFAULTS:
         raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
@@ -137,13 +159,17 @@ def compile(
         for name, value in (
             ("rho", rho), ("margin", margin), ("radius", radius), ("head_error", head_error),
             ("target_radius", target_radius), ("signal_radius", signal_radius), ("ramp", ramp),
+            ("sink", sink), ("scale", scale),
         )
     }  # fmt: skip
     given = {
         "temperature": None if temperature == "spectral" else temperature, "n_grid": n_grid,
         "native": native, "n_relu": n_relu, "knots": knots, "products": products,
-        "attention": attention, "n_examples": n_examples, **ranges,
+        "attention": attention, "n_examples": n_examples, "mode": mode,
+        "causal": causal or None, **ranges,
     }  # fmt: skip
+    if isinstance(problem, REGRESSIONS):
+        return compile_regression(problem, optimizer, dtype, given, method)
     kind = _kind(problem, optimizer, method)
     for name, value in given.items():
         if value is not None and name not in OPTIONS[kind]:

@@ -109,3 +109,30 @@ class StateMask:
     def forward_steps(self) -> tuple[Step, ...]:
         """One prediction."""
         return (Step("predict", ("P", 0), (("H", 0),)),)
+
+
+@dataclass(frozen=True)
+class GrowingMask:
+    """One prompt that every step sees as a whole and makes longer.
+
+    Statement: [LSA] Theorem 3.2
+
+    Tokens that ask for predictions stand in a block of their own, which no step but the last one sees.
+
+    Differs from the paper: it has no such tokens; its model ends with the weights.
+
+    >>> [step.writes for step in GrowingMask().steps()]
+    [('H', 0)]
+    """
+
+    def steps(self) -> tuple[Step, ...]:
+        """One token per round."""
+        return (Step("append", ("H", 0), (("H", 0),)),)
+
+    def forward_steps(self) -> tuple[Step, ...]:
+        """One prediction."""
+        return (Step("predict", ("P", 0), (("H", 0), ("Q", 0))),)
+
+
+ENTER = Step("enter", ("H", 0), (("H", 0),))
+"""What layers that are applied once do to the state before the first step."""

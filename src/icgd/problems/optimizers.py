@@ -72,3 +72,26 @@ class GD:
         if isinstance(self.lr, str):
             raise InvalidParameter("lr", self.lr, "be a number before it can be converted")
         return self.lr / n_examples
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Newton's method for least squares by Schulz' iteration: M_{k+1} = 2 M_k - M_k S M_k, S = X^T X.
+
+    M_0 = alpha S, and w_k = M_k X^T y. It converges for 0 < alpha < 2 / |S|^2. "auto" takes 1 / bound^2
+    with the bound n x_radius^2 on |S| that follows from the problem's radius.
+
+    >>> Newton().alpha
+    'auto'
+    """
+
+    alpha: float | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        alpha: object = self.alpha
+        if isinstance(alpha, str) and alpha == "auto":
+            return
+        number = isinstance(alpha, (int, float, np.number)) and not isinstance(alpha, bool)
+        if not (number and math.isfinite(float(alpha)) and float(alpha) > 0):  # type: ignore[arg-type]
+            raise InvalidParameter("alpha", alpha, "be a finite number > 0 or 'auto'")
+        object.__setattr__(self, "alpha", float(alpha))  # type: ignore[arg-type]

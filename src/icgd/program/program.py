@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,12 +15,13 @@ from icgd.certificate import Certificate
 from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
 from icgd.layout import Layout
 from icgd.nn.frozen_layer import FrozenLayer
-from icgd.nn.masks import MaskRule, Step
+from icgd.nn.masks import ENTER, Address, MaskRule, Step
 from icgd.nn.structured import once_fixed, weights_stay_fixed
 from icgd.program import files
 from icgd.program.progress import progress_reporter
 from icgd.program.run import Run
 from icgd.program.session import Codec, Session
+from icgd.runtime.blocks import Block
 from icgd.runtime.choose_executor import AnyExecutor, ExecutorName, choose_executor
 from icgd.runtime.cost import Cost
 from icgd.runtime.executors import StructuredExecutor
@@ -35,6 +37,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     """A frozen transformer compiled from (model, optimizer), with everything needed to run it.
 
     step         the layer that is applied again and again; its weights never change
+    entry        layers applied once to the prompt, before the first step; None if there are none
     readout      the layer that predicts for new examples; None if `step` does that as well
     mask         which blocks each step of a round sees
     layout       named slots of a block
@@ -49,11 +52,12 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     def __init__(
         self, *, config: Mapping[str, Any], step: FrozenLayer, mask: MaskRule, layout: Layout,
         codec: Codec, certificate: Certificate, slope: float = 1.0, readout: FrozenLayer | None = None,
+        entry: FrozenLayer | None = None,
         feed: Literal["append", "replace"] = "append",
     ) -> None:  # fmt: skip
         super().__init__()
         self.step = step
-        self.readout = readout
+        self.entry, self.readout = entry, readout
         self.config = dict(config)
         self.mask, self.layout, self.codec = mask, layout, codec
         self.certificate, self.slope, self.feed = certificate, slope, feed
@@ -124,6 +128,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         progress: bool | Callable[[int, int], None], watch: bool,
     ) -> Run:  # fmt: skip
         state, history = LoopState(), list[Any]()
+        if self.entry is not None:
+            session = replace(session, prompt=self._entered(session, executor, watch))
         # Plans update weights in place only where every part is known to read them first.
         keep_all = record == "trace" or self._is_altered()
         engine = self.executor(session, executor, keep_all=keep_all, state=state)
@@ -160,6 +166,17 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             trace=state.trace,
         )
 
+    def _entered(
+        self, session: Session, executor: ExecutorName, watch: bool
+    ) -> dict[Address, Block]:
+        """The prompt as the first step finds it."""
+        engine, state = self.executor(session, executor, layer=self.entry), LoopState()
+        if not watch:
+            engine.watch.release()
+        with torch.no_grad():
+            execute([ENTER], session.prompt, [{}], engine, state=state)
+        return {address: engine.dump(block) for address, block in state.live.items()}
+
     def _answer(
         self, session: Session, engine: AnyExecutor, state: LoopState, executor: ExecutorName
     ) -> Tensor:
@@ -170,7 +187,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         with torch.no_grad():
             execute(steps, blocks, [{}], reader, state=last)
         block = reader.dump(last.live[steps[-1].writes])
-        return self.codec.output_of(block)[..., -session.answers :, :]
+        answers = self.codec.output_of(block)[..., -session.answers :, :]
+        return answers if session.shaped is None else session.shaped(answers)
 
     def predict(
         self, X: Any, weights: Any, *, executor: ExecutorName = "structured", watch: bool = True

@@ -26,6 +26,7 @@ class Session:
     noise       bound on a pre-activation's error given the largest query; checks gate capacity
     n_columns   tokens per block in the literal form
     answers     tokens, the last ones of the state, whose prediction is wanted after the run
+    shaped      what is made of these predictions, (..., answers, k), before they are returned
     """
 
     prompt: dict[Address, Block]
@@ -39,6 +40,7 @@ class Session:
     noise: Callable[[Mapping[Address, Block], float], float]
     n_columns: int
     answers: int = 0
+    shaped: Callable[[Tensor], Tensor] | None = None
 
 
 class Codec(Protocol):

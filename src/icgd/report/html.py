@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from icgd.report import linear_model, stack
+from icgd.report import least_squares, linear_model, stack
 from icgd.report.figures import COLOURS, ROUNDS, all_figures, positive
 from icgd.report.numbers import number, percent
 from icgd.report.story import Story
@@ -169,6 +169,19 @@ def _over(result: Mapping[str, Any]) -> str:
 
 def story(result: Mapping[str, Any], figures: Mapping[str, bytes] | None = None) -> Story:
     """The story of a result, by what was trained."""
+    if result.get("model") == "linear":
+        return Story(
+            title="Frozen looped transformers solved this least-squares problem in their context",
+            lead="One frozen layer was applied to the same tokens again and again, once made for gradient "
+            "descent and once for Newton's method; beside them the exact algorithms solved the same problem.",
+            against=f"exact {least_squares.NAMES[result['optimizer']]}'s",
+            rows=least_squares.result_rows(result),
+            bounds=[],
+            cost=cost_rows(result),
+            plots=least_squares.plots(result),
+            figures=least_squares.figures(result) if figures is None else figures,
+            footer="Objectives are means of ½(w·x − y)² over all examples, in the units the model sees",
+        )
     if result.get("model", "network") != "network":
         return Story(
             title=f"A frozen transformer fitted this {result['model']} model in its context",
@@ -215,6 +228,7 @@ def render_report(result: Mapping[str, Any], figures: Mapping[str, bytes] | None
         story=told,
         rows={"Result": told.rows, "Cost": told.cost},
         over=_over(result),
+        difference=number(result["max_error"]),
         details={
             "Configuration": flat_rows(result.get("config") or {}),
             "Versions": flat_rows(result.get("versions") or {}),

@@ -9,14 +9,16 @@ from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.layout import Layout
 from icgd.nn.frozen_layer import FrozenLayer
 from icgd.nn.layer import Layer
+from icgd.nn.linear_attention_layer import LinearAttentionLayer
 from icgd.nn.masks import Address
 from icgd.nn.stack import Stack
+from icgd.runtime.append_executor import AppendExecutor
 from icgd.runtime.executors import DenseExecutor, StructuredExecutor
 from icgd.runtime.stack_executor import StackExecutor
 from icgd.runtime.watch import RangeWatch
 
 ExecutorName = Literal["structured", "dense", "collapsed", "sparse"]
-AnyExecutor = StructuredExecutor | DenseExecutor | StackExecutor
+AnyExecutor = StructuredExecutor | DenseExecutor | StackExecutor | AppendExecutor
 
 DENSE_PARAMETER_LIMIT = 40_000_000
 """About 24 columns: above it the literal matrices of a layer take gigabytes."""
@@ -44,6 +46,10 @@ def choose_executor(
             check_dense_size(layer, n_columns, STACK_PARAMETER_LIMIT, advice)
         evaluation = "collapsed" if name == "structured" else name
         return StackExecutor(layer, layout, n_columns, evaluation, watch)
+    if isinstance(layer, LinearAttentionLayer):
+        if name not in ("structured", "dense"):
+            raise InvalidParameter("executor", name, "be 'structured' or 'dense'")
+        return AppendExecutor(layer, layout, literal=name == "dense", watch=watch)
     assert isinstance(layer, Layer)
     if name == "structured":
         return StructuredExecutor(

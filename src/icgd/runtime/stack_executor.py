@@ -27,7 +27,8 @@ class StackExecutor:
     ) -> None:
         self.stack, self.layout, self.n_columns = stack, layout, n_columns
         self.evaluation, self.watch = evaluation, watch
-        self._shared = torch.cat([layout.index(s.name).reshape(-1) for s in layout if not s.each])
+        shared = [layout.index(s.name).reshape(-1) for s in layout if not s.each]
+        self._shared = torch.cat(shared) if shared else None
 
     def load(self, block: Block) -> Tensor:
         """The block as tokens, (..., token, entry)."""
@@ -35,6 +36,8 @@ class StackExecutor:
 
     def dump(self, tokens: Tensor) -> Block:
         """Tokens as slots; shared slots must be equal in all tokens."""
+        if self._shared is None:
+            return unpack_block(tokens, self.layout)
         shared = tokens[..., self._shared]
         apart = float((shared - shared[..., :1, :]).abs().max())
         size = float(shared.abs().max())
@@ -55,6 +58,7 @@ class StackExecutor:
             ) -> None:
                 number = label.lstrip("abcdefghijklmnopqrstuvwxyz_")
                 option = "signal_radius" if label.startswith(("signal", "derivative")) else "radius"
+                option = "x_radius" if label.startswith("product") else option
                 where = Watched(_name, int(number or _at), label, label, option)
                 self._look(where, value, reach, round_)
 

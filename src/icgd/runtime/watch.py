@@ -149,6 +149,11 @@ def out_of_range(source: Watched, unit: int, value: float, radius: float, round_
     if math.isfinite(value):
         wanted = 2.0 ** math.ceil(math.log2(1.25 * value))
         remedy = f"Recompile with {source.option} >= {wanted:g}, standardise the data, or lower lr."
+        if (
+            source.option == "x_radius"
+        ):  # products of two vectors: their range grows with its square
+            larger = math.sqrt(1.25 * value / radius)
+            remedy = f"Give the problem an x_radius {larger:.2g} times as large, or scale the data."
     else:
         remedy = "Training diverged: lower lr or standardise the data."
     what = f"Head {source.label}" if source.is_query else "A closed unit"

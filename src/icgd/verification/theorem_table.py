@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 
 from rich.markup import escape
@@ -91,6 +91,16 @@ PAPERS: dict[str, tuple[str, ...]] = {
         "icgd.verification.bridge_fits",
         "icgd.verification.bridge_resources",
     ),
+    "ALGO": (
+        "icgd.verification.algo_regression",
+        "icgd.verification.algo_sequences",
+        "icgd.verification.algo_newton",
+        "icgd.verification.algo_decoder",
+    ),
+    "LSA": (
+        "icgd.verification.lsa_statements",
+        "icgd.verification.lsa_training",
+    ),
 }
 """Modules that register the checkers of a paper, imported when its table is asked for."""
 
@@ -126,9 +136,18 @@ def checkers(paper: str) -> dict[str, Checker]:
 def theorem_table(paper: str) -> list[Row]:
     """Run every checker of a paper.
 
-    paper  "COT", "DEEP" or "BRIDGE"
+    paper  "COT", "DEEP", "BRIDGE", "ALGO" or "LSA"
     """
     return [checker() for checker in checkers(paper).values()]
+
+
+def all_papers() -> list[Row]:
+    """Every row of every paper, its key before the statement."""
+    return [
+        replace(row, statement=f"[{paper}] {row.statement}")
+        for paper in PAPERS
+        for row in theorem_table(paper)
+    ]
 
 
 def render(rows: Iterable[Row], title: str = "Theorem table") -> Table:

@@ -94,6 +94,15 @@ def verify(
                 "epochs", epochs, "be left out for full-batch GD", remedy="Use steps=..."
             )
         return verify_stack(program, X, Y, init=init, steps=steps, **common)  # type: ignore[arg-type]
+    if program.config["construction"].startswith(("looped_", "linear_attention")):
+        from icgd.verification.verify_loop import verify_loop
+
+        for name, given in (("init", init), ("epochs", epochs)):
+            if given is not None:
+                raise InvalidParameter(
+                    name, given, "be left out for a loop", remedy="Use steps=..."
+                )
+        return verify_loop(program, X, Y, steps=steps, executor=executor, progress=progress)
     if steps is not None:
         raise InvalidParameter("steps", steps, "be left out for SGD", remedy="Use epochs=...")
     return verify_network(program, X, Y, init=init, epochs=epochs, **common)  # type: ignore[arg-type]

@@ -1,0 +1,86 @@
+"""Compile (autoregression, gradient descent) into a looped transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from icgd.constructions.compile_loop import DTYPES, ROOM, as_products, product_options
+from icgd.constructions.loop_layers import step_size
+from icgd.constructions.looped_autoregression import AutoregressionBuilder
+from icgd.constructions.looped_regression import LoopOptions
+from icgd.constructions.series_codec import SeriesCodec
+from icgd.gadgets.bilinear import bilinear_certificate
+from icgd.nn.masks import StateMask
+from icgd.problems import Autoregression
+from icgd.program import Program
+
+NAME = "looped_autoregression"
+
+
+def described(problem: Autoregression) -> dict[str, Any]:
+    """An autoregression in a config; a fixed representation is part of it."""
+    return {
+        "n_features": problem.n_features,
+        "order": problem.order,
+        "n_steps": problem.n_steps,
+        "representation": [[W.tolist(), b.tolist()] for W, b in problem.representation],
+        "slope": problem.slope,
+        "x_radius": problem.radius,
+    }
+
+
+def compile_autoregression(
+    problem: Autoregression, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
+) -> Program:
+    """The pre / loop / post transformer of Theorem 3.2.
+
+    Statement: [ALGO] Theorem 3.2
+
+    `run(series, None, steps=T)`: `prediction` is the row x_{N+1} that follows the series, `weights` is A.
+
+    Differs from the paper: exact products in mode "spectral"; see constructions/looped_autoregression.py.
+
+    >>> import icgd
+    >>> program = icgd.compile(icgd.Autoregression(n_features=1, order=2, n_steps=6), icgd.GD(0.5))
+    >>> x = torch.tensor([1.0, 0, -1, 0, 1, 0, -1]).double()
+    >>> round(float(program.run(x, None, steps=60).prediction), 6)
+    0.0
+    """
+    config = {
+        "construction": NAME,
+        "problem": described(problem),
+        "optimizer": {
+            "name": "GD", "lr": step_size(optimizer, problem.radius, "an Autoregression")
+        },
+        "options": product_options(given, dtype),
+        "dtype": str(dtype).removeprefix("torch."),
+    }  # fmt: skip
+    return build(config)
+
+
+def build(config: Mapping[str, Any]) -> Program:
+    """The program a config describes; used by compile and when loading from disk."""
+    problem, dtype = Autoregression(**config["problem"]), DTYPES[config["dtype"]]
+    products, lr = as_products(config["options"], dtype), float(config["optimizer"]["lr"])
+    bound = problem.radius**2 / problem.n_examples * (ROOM if products.mode == "spectral" else 1.0)
+    builder = AutoregressionBuilder(problem, LoopOptions(lr, bound, products))
+    step = builder.loop()
+    kept = ("construction", "problem", "optimizer", "options", "dtype")
+    program = Program(
+        config={key: config[key] for key in kept},
+        entry=builder.entry(),
+        step=step,
+        readout=builder.readout(),
+        mask=StateMask(),
+        layout=builder.layout,
+        codec=SeriesCodec(problem, lr, [step.like], step),
+        certificate=bilinear_certificate(products, bound, problem.n_steps + 2),
+        feed="replace",
+    )
+    return program.requires_grad_(False)
+
+
+Program.builders[NAME] = build

@@ -1,0 +1,84 @@
+"""Compile (chains of thought, gradient descent) into a looped transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from icgd.constructions.chain_codec import ChainCodec
+from icgd.constructions.compile_loop import DTYPES, ROOM, as_products, product_options
+from icgd.constructions.loop_layers import step_size
+from icgd.constructions.looped_chain import ChainBuilder, chain_codes
+from icgd.constructions.looped_regression import LoopOptions
+from icgd.gadgets.bilinear import bilinear_certificate
+from icgd.nn.masks import StateMask
+from icgd.problems import MLPChain
+from icgd.program import Program
+
+NAME = "looped_chain"
+
+
+def described(problem: MLPChain) -> dict[str, Any]:
+    """A chain problem in a config."""
+    return {
+        "n_features": problem.n_features,
+        "n_layers": problem.n_layers,
+        "n_chains": problem.n_chains,
+        "slope": problem.slope,
+        "x_radius": problem.radius,
+    }
+
+
+def compile_chain(
+    problem: MLPChain, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
+) -> Program:
+    """The pre / loop / post transformer of Theorem 3.3.
+
+    Statement: [ALGO] Theorem 3.3
+
+    `run(chains, None, steps=T, query=start)`: `prediction` is the row s^{l+1} that follows the start
+    s^0 .. s^l, `weights` the estimate of W_{l+1}. One program serves every l < L.
+
+    Differs from the paper: exact products in mode "spectral"; see constructions/looped_chain.py.
+
+    >>> import icgd
+    >>> program = icgd.compile(icgd.MLPChain(n_features=1, n_layers=1, n_chains=2), icgd.GD(1.0))
+    >>> chains = torch.tensor([[[1.0], [2.0]], [[-1.0], [-0.2]]]).double()
+    >>> round(float(program.run(chains, None, steps=40, query=[[-2.0]]).prediction), 6)
+    -0.4
+    """
+    config = {
+        "construction": NAME,
+        "problem": described(problem),
+        "optimizer": {"name": "GD", "lr": step_size(optimizer, problem.radius, "an MLPChain")},
+        "options": product_options(given, dtype),
+        "dtype": str(dtype).removeprefix("torch."),
+    }
+    return build(config)
+
+
+def build(config: Mapping[str, Any]) -> Program:
+    """The program a config describes; used by compile and when loading from disk."""
+    problem, dtype = MLPChain(**config["problem"]), DTYPES[config["dtype"]]
+    products, lr = as_products(config["options"], dtype), float(config["optimizer"]["lr"])
+    bound = problem.radius**2 / problem.n_chains * (ROOM if products.mode == "spectral" else 1.0)
+    builder = ChainBuilder(problem, LoopOptions(lr, bound, products))
+    step = builder.loop()
+    kept = ("construction", "problem", "optimizer", "options", "dtype")
+    program = Program(
+        config={key: config[key] for key in kept},
+        entry=builder.entry(),
+        step=step,
+        readout=builder.readout(),
+        mask=StateMask(),
+        layout=builder.layout,
+        codec=ChainCodec(problem, lr, [step.like], step),
+        certificate=bilinear_certificate(products, bound, chain_codes(problem).codes.shape[0]),
+        feed="replace",
+    )
+    return program.requires_grad_(False)
+
+
+Program.builders[NAME] = build

@@ -1,0 +1,88 @@
+"""Compile (linear regression, gradient descent) into a looped decoder that trains on every prefix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from icgd.constructions.compile_loop import DTYPES, as_products, product_options
+from icgd.constructions.decoder_codec import DecoderCodec
+from icgd.constructions.loop_layers import step_size
+from icgd.constructions.looped_decoder import DecoderBuilder, DecoderOptions
+from icgd.errors import InvalidParameter
+from icgd.gadgets.bilinear import BilinearOptions, bilinear_certificate
+from icgd.nn.masks import StateMask
+from icgd.problems import LinearRegression
+from icgd.program import Program
+
+NAME = "looped_decoder"
+
+
+def compile_decoder(
+    problem: LinearRegression, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
+) -> Program:
+    """The causal pre / loop / post transformer of Theorem 4.2.
+
+    Statement: [ALGO] Theorem 4.2
+
+    Differs from the paper: as printed it fails; see constructions/looped_decoder.py.
+    """
+    if problem.lam:
+        raise InvalidParameter(
+            "lam", problem.lam, "be 0 with causal=True", remedy="Equation 5 has no penalty."
+        )
+    lr = step_size(optimizer, problem.radius, "a decoder")
+    return build(
+        {
+            "construction": NAME,
+            "problem": {
+                "n_features": problem.n_features,
+                "n_examples": problem.n_examples,
+                "n_outputs": problem.n_outputs,
+                "x_radius": problem.radius,
+            },
+            "optimizer": {"name": "GD", "lr": lr},
+            "options": product_options(given, dtype),
+            "dtype": str(dtype).removeprefix("torch."),
+        }
+    )
+
+
+def with_room(products: BilinearOptions, n_examples: int) -> BilinearOptions:
+    """Keep the sink's largest score, C + log(n - 1), below the power of two where rounding doubles.
+
+    >>> with_room(BilinearOptions("sym"), 41).sink + math.log(40)
+    31.9
+    """
+    if products.C is not None:
+        return products
+    return replace(products, C=products.sink - math.log(max(1, n_examples - 1)))
+
+
+def build(config: Mapping[str, Any]) -> Program:
+    """The program a config describes; used by compile and when loading from disk."""
+    problem, dtype = LinearRegression(**config["problem"]), DTYPES[config["dtype"]]
+    products = with_room(as_products(config["options"], dtype), problem.n_examples)
+    options = DecoderOptions(float(config["optimizer"]["lr"]), problem.radius, products)
+    builder = DecoderBuilder(problem, options)
+    step = builder.loop()
+    kept = ("construction", "problem", "optimizer", "options", "dtype")
+    program = Program(
+        config={key: config[key] for key in kept},
+        entry=builder.entry(),
+        step=step,
+        readout=builder.readout(),
+        mask=StateMask(),
+        layout=builder.layout,
+        codec=DecoderCodec(problem, options, [step.like], step),
+        certificate=bilinear_certificate(options.scaled, options.reach, 2 * problem.n_examples + 1),
+        feed="replace",
+    )
+    return program.requires_grad_(False)
+
+
+Program.builders[NAME] = build

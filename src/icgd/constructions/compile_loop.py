@@ -1,0 +1,124 @@
+"""Compile (regression, gradient descent) into a looped transformer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from icgd.constructions.loop_codec import RegressionCodec
+from icgd.constructions.looped_regression import LoopOptions, RegressionBuilder
+from icgd.errors import InvalidParameter
+from icgd.gadgets.bilinear import BilinearOptions, bilinear_certificate
+from icgd.nn.masks import StateMask
+from icgd.problems import GD
+from icgd.problems.regression import RepresentationRegression
+from icgd.program import Program
+from icgd.theory.looped import MODES
+
+NAME = "looped_regression"
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+ROOM = 16.0
+"""A spectral head costs no digits for a larger range: leave some."""
+
+
+def check_mode(mode: object) -> str:
+    """How products are computed."""
+    if mode not in (*MODES, "spectral"):
+        raise InvalidParameter("mode", mode, f"be one of {', '.join((*MODES, 'spectral'))}")
+    return str(mode)
+
+
+def product_options(given: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    """Options of bilinear products, with their defaults, as a config holds them."""
+    return {
+        "mode": check_mode(given.get("mode") or "spectral"),
+        "sink": given.get("sink"),
+        "scale": given.get("scale"),
+        "n_grid": given.get("n_grid") or 32,
+    }
+
+
+def as_products(options: Mapping[str, Any], dtype: torch.dtype) -> BilinearOptions:
+    """The same as an object."""
+    return BilinearOptions(
+        options["mode"], options["sink"], options["scale"], options["n_grid"], dtype
+    )
+
+
+def described(problem: RepresentationRegression) -> dict[str, Any]:
+    """A regression problem in a config; a fixed representation is part of it."""
+    return {
+        "n_features": problem.n_features,
+        "n_examples": problem.n_examples,
+        "n_outputs": problem.n_outputs,
+        "representation": [[W.tolist(), b.tolist()] for W, b in problem.representation],
+        "slope": problem.slope,
+        "lam": problem.lam,
+        "x_radius": problem.radius,
+    }
+
+
+def problem_of(config: Mapping[str, Any]) -> RepresentationRegression:
+    """The problem a config describes."""
+    return RepresentationRegression(**config["problem"])
+
+
+def compile_loop(
+    problem: RepresentationRegression,
+    optimizer: object,
+    dtype: torch.dtype,
+    given: Mapping[str, Any],
+) -> Program:
+    """The pre / loop / post transformer of Theorem 3.1.
+
+    Statement: [ALGO] Theorem 3.1
+
+    Differs from the paper: exact products in mode "spectral"; see constructions/looped_regression.py.
+    """
+    if not isinstance(optimizer, GD) or optimizer.box is not None:
+        raise InvalidParameter(
+            "optimizer", repr(optimizer), "be icgd.GD(lr) without a box for a looped regression"
+        )
+    lr = 1 / (problem.radius**2 + problem.lam) if optimizer.lr == "auto" else float(optimizer.lr)
+    if lr * problem.lam >= 1:
+        raise InvalidParameter("lr", lr, f"be < 1/lam = {1 / problem.lam:g}")
+    config = {
+        "construction": NAME,
+        "problem": described(problem),
+        "optimizer": {"name": "GD", "lr": lr},
+        "options": product_options(given, dtype),
+        "dtype": str(dtype).removeprefix("torch."),
+    }
+    return build(config)
+
+
+def build(config: Mapping[str, Any]) -> Program:
+    """The program a config describes; used by compile and when loading from disk."""
+    problem, dtype = problem_of(config), DTYPES[config["dtype"]]
+    products = as_products(config["options"], dtype)
+    room = ROOM if products.mode == "spectral" else 1.0
+    bound = room * problem.radius**2 / problem.n_examples
+    lr = float(config["optimizer"]["lr"])
+    builder = RegressionBuilder(problem, LoopOptions(lr, bound, products))
+    step = builder.loop()
+    kept = ("construction", "problem", "optimizer", "options", "dtype")
+    program = Program(
+        config={key: config[key] for key in kept},
+        entry=builder.entry(),
+        step=step,
+        readout=builder.readout(),
+        mask=StateMask(),
+        layout=builder.layout,
+        codec=RegressionCodec(
+            problem, [step.like], step, lr=lr, reach=math.sqrt(room) * problem.radius
+        ),
+        certificate=bilinear_certificate(products, bound, 2 * problem.n_examples + 2),
+        feed="replace",
+    )
+    return program.requires_grad_(False)
+
+
+Program.builders[NAME] = build

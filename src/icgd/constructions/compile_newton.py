@@ -1,0 +1,80 @@
+"""Compile (linear regression, Newton's method) into a looped transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from icgd.constructions.compile_loop import DTYPES, as_products, product_options
+from icgd.constructions.looped_newton import NewtonBuilder, NewtonOptions
+from icgd.constructions.newton_codec import NewtonCodec, unit_error
+from icgd.errors import InvalidParameter
+from icgd.gadgets.bilinear import bilinear_certificate
+from icgd.nn.masks import StateMask
+from icgd.problems import LinearRegression, Newton
+from icgd.program import Program
+
+NAME = "looped_newton"
+
+
+def compile_newton(
+    problem: LinearRegression, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
+) -> Program:
+    """The pre / loop / post transformer of Theorem 4.1.
+
+    Statement: [ALGO] Theorem 4.1
+
+    Differs from the paper: exact products in mode "spectral"; alpha comes from a bound on |S|, for weights
+    cannot know the data; see constructions/looped_newton.py.
+    """
+    assert isinstance(optimizer, Newton)
+    if problem.lam:
+        raise InvalidParameter(
+            "lam", problem.lam, "be 0 for icgd.Newton",
+            remedy="Append the rows sqrt(n lam) e_j to X, with targets 0: the same minimiser.",
+        )  # fmt: skip
+    bound = problem.n_examples * problem.radius**2
+    alpha = 1 / bound**2 if optimizer.alpha == "auto" else float(optimizer.alpha)
+    return build(
+        {
+            "construction": NAME,
+            "problem": {
+                "n_features": problem.n_features,
+                "n_examples": problem.n_examples,
+                "n_outputs": problem.n_outputs,
+                "x_radius": problem.radius,
+            },
+            "optimizer": {"name": "Newton", "alpha": alpha},
+            "options": product_options(given, dtype),
+            "dtype": str(dtype).removeprefix("torch."),
+        }
+    )
+
+
+def build(config: Mapping[str, Any]) -> Program:
+    """The program a config describes; used by compile and when loading from disk."""
+    problem, dtype = LinearRegression(**config["problem"]), DTYPES[config["dtype"]]
+    products = as_products(config["options"], dtype)
+    options = NewtonOptions(float(config["optimizer"]["alpha"]), problem.radius, products)
+    builder = NewtonBuilder(problem, options)
+    step = builder.loop()
+    certificate = bilinear_certificate(options.scaled, options.overlap, 2 * problem.n_examples + 2)
+    unit = unit_error(options, certificate.sup_error, problem.n_examples)
+    kept = ("construction", "problem", "optimizer", "options", "dtype")
+    program = Program(
+        config={key: config[key] for key in kept},
+        entry=builder.entry(),
+        step=step,
+        readout=builder.readout(),
+        mask=StateMask(),
+        layout=builder.layout,
+        codec=NewtonCodec(problem, options, unit, [step.like], step),
+        certificate=certificate,
+        feed="replace",
+    )
+    return program.requires_grad_(False)
+
+
+Program.builders[NAME] = build

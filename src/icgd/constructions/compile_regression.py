@@ -1,0 +1,56 @@
+"""Which looped or linear construction a regression problem and an optimizer mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from icgd.constructions.compile_autoregression import compile_autoregression
+from icgd.constructions.compile_chain import compile_chain
+from icgd.constructions.compile_decoder import compile_decoder
+from icgd.constructions.compile_linear_attention import compile_linear_attention
+from icgd.constructions.compile_loop import compile_loop
+from icgd.constructions.compile_newton import compile_newton
+from icgd.errors import InvalidParameter
+from icgd.problems import Autoregression, LinearRegression, MLPChain, Newton
+from icgd.problems.regression import RepresentationRegression
+from icgd.program import Program
+
+LOOP = ("mode", "sink", "scale", "n_grid")
+"""Options of bilinear products."""
+
+
+def compile_regression(
+    problem: RepresentationRegression | Autoregression | MLPChain, optimizer: object,
+    dtype: torch.dtype, given: Mapping[str, Any], method: object,
+) -> Program:  # fmt: skip
+    """Pick the compiler; options that would be ignored are a mistake."""
+    linear = given["attention"] == "linear"
+    allowed = ("attention",) if linear else (*LOOP, "causal")
+    for name, value in {**given, "method": method}.items():
+        if value is not None and name not in allowed:
+            raise InvalidParameter(
+                name, value, f"be left out for {type(problem).__name__}"
+                + (" with linear attention" if linear else ""),
+            )  # fmt: skip
+    options = {name: given[name] for name in LOOP}
+    plain = isinstance(problem, LinearRegression)
+    if linear or given["causal"] or isinstance(optimizer, Newton):
+        if not plain:
+            what = "attention='linear'" if linear else "causal=True or icgd.Newton"
+            raise InvalidParameter(
+                "problem", type(problem).__name__, f"be an icgd.LinearRegression for {what}"
+            )
+        assert isinstance(problem, LinearRegression)
+        if linear:
+            return compile_linear_attention(problem, optimizer, dtype)
+        if given["causal"]:
+            return compile_decoder(problem, optimizer, dtype, options)
+        return compile_newton(problem, optimizer, dtype, options)
+    if isinstance(problem, Autoregression):
+        return compile_autoregression(problem, optimizer, dtype, options)
+    if isinstance(problem, MLPChain):
+        return compile_chain(problem, optimizer, dtype, options)
+    return compile_loop(problem, optimizer, dtype, options)
