@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from icgd.problems import MLPChain as MLPChain
     from icgd.problems import Network as Network
     from icgd.problems import Newton as Newton
+    from icgd.problems import PreconditionedGD as PreconditionedGD
     from icgd.problems import RepresentationRegression as RepresentationRegression
     from icgd.problems import Ridge as Ridge
     from icgd.problems import huber as huber
@@ -66,6 +67,7 @@ _HOMES = {
     "GD": "problems",
     "RepresentationRegression": "problems",
     "Newton": "problems",
+    "PreconditionedGD": "problems",
     "MLPChain": "problems",
     "LinearRegression": "problems",
     "Autoregression": "problems",

@@ -38,7 +38,9 @@ def run(*options: str, file: str = "data.csv") -> tuple[int, str, dict[str, obje
     )
 
 
-@pytest.mark.parametrize(("optimizer", "steps"), [("newton", 12), ("gd", 40)])
+@pytest.mark.parametrize(
+    ("optimizer", "steps"), [("newton", 12), ("gd", 40), ("preconditioned", 12)]
+)
 def test_both_algorithms_run_beside_the_exact_ones(here, optimizer, steps):
     code, output, result = run("--optimizer", optimizer, "--steps", str(steps))
     assert code == 0, output
@@ -50,9 +52,13 @@ def test_both_algorithms_run_beside_the_exact_ones(here, optimizer, steps):
     table = (table - table.mean(0)) / table.std(0)
     best = np.linalg.lstsq(table[:, :3], table[:, 3], rcond=None)[0]
     stored = load_file("out/weights.safetensors")["weight"].numpy()
-    assert abs(stored - best).max() <= (1e-10 if optimizer == "newton" else 1e-3)
+    assert abs(stored - best).max() <= (1e-3 if optimizer == "gd" else 1e-10)
     distance = result["curves"]["distance"]
-    assert set(distance) == {"gd_exact", "gd_transformer", "newton_exact", "newton_transformer"}
+    assert set(distance) == {
+        f"{name}_{how}"
+        for name in ("gd", "newton", "preconditioned")
+        for how in ("exact", "transformer")
+    }
     # Newton's method squares its error: it must end far below gradient descent.
     assert distance["newton_transformer"][-1] < 1e-3 * distance["gd_transformer"][11]
     assert {p.name for p in Path("out").iterdir()} >= {"report.html", "distance.png", "result.json"}

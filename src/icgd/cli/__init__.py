@@ -108,7 +108,10 @@ def run(
     ] = "network",
     optimizer: Annotated[
         str,
-        typer.Option(help="Of --model linear: gd or newton; the report shows both."),
+        typer.Option(
+            help="Of --model linear: gd, newton, or preconditioned (gd after 10 steps of Newton's iteration, "
+            "which are its preconditioner); the report shows all three."
+        ),
     ] = "gd",
     lam: Annotated[
         float,
@@ -120,7 +123,7 @@ def run(
         int | None,
         typer.Option(
             help="Gradient steps: of a linear model (1000 unless given), of --method stack and forward_mode "
-            "(50), or loops of --model linear (100 of gd, 30 of newton).",
+            "(50), or loops of --model linear (100 of gd, 30 of newton, 20 of preconditioned).",
             show_default=False,
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""`icgd run --model linear`: least squares by looped transformers, gradient descent beside Newton's method."""
+"""`icgd run --model linear`: least squares by looped transformers, three algorithms beside each other."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ from icgd.cli.run_command import FORMAT, load_table, r_squared, versions, write_
 from icgd.cli.settings import Settings
 from icgd.constructions.compile import DTYPES
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.reference.least_squares import gd_path, least_squares, newton_path
+from icgd.reference.least_squares import (
+    gd_path,
+    least_squares,
+    newton_path,
+    preconditioned_path,
+)
 
-STEPS = {"gd": 100, "newton": 30}
+STEPS = {"gd": 100, "newton": 30, "preconditioned": 20}
+NEWTON_STEPS = 10
+"""Steps of Newton's iteration that make the preconditioner."""
 AGREES = 1e-6
 """Largest distance to the exact algorithm, relative to the weights, that counts as the same path."""
 
@@ -81,10 +88,17 @@ def _paths(
     problem = icgd.LinearRegression(X.shape[1], len(X), x_radius=radius)
     lr = settings.lr or len(X) / largest
     alpha = 1 / largest**2
-    optimizers: dict[str, icgd.GD | icgd.Newton] = {"gd": icgd.GD(lr), "newton": icgd.Newton(alpha)}
+    optimizers: dict[str, icgd.GD | icgd.Newton | icgd.PreconditionedGD] = {
+        "gd": icgd.GD(lr),
+        "newton": icgd.Newton(alpha),
+        "preconditioned": icgd.PreconditionedGD(1.0, NEWTON_STEPS, alpha),
+    }
     exact = {
         "gd": gd_path(X, y, lr, settings.steps or STEPS["gd"]),
         "newton": newton_path(X, y, alpha, settings.steps or STEPS["newton"]),
+        "preconditioned": preconditioned_path(
+            X, y, alpha, NEWTON_STEPS, 1.0, settings.steps or STEPS["preconditioned"]
+        ),
     }
     paths, programs = {}, {}
     for name, optimizer in optimizers.items():
@@ -114,7 +128,7 @@ def _measured(
             float((a - b).abs().max())
             for a, b in zip(paths[f"{name}_transformer"], paths[f"{name}_exact"], strict=True)
         ]
-        for name in ("gd", "newton")
+        for name in STEPS
     }
     w = paths[f"{chosen}_transformer"][-1]
     names = list(table.features.names)

@@ -33,6 +33,7 @@ from icgd.problems import (
     MLPChain,
     Network,
     Newton,
+    PreconditionedGD,
     RepresentationRegression,
 )
 from icgd.program import Program
@@ -74,7 +75,7 @@ OPTIONS = {
 
 def compile(
     problem: Problem,
-    optimizer: SGD | GD | Newton,
+    optimizer: SGD | GD | Newton | PreconditionedGD,
     *,
     temperature: Temperature = "spectral",
     n_grid: int | None = None,

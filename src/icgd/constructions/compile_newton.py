@@ -19,6 +19,16 @@ from icgd.program import Program
 NAME = "looped_newton"
 
 
+def described_linear(problem: LinearRegression) -> dict[str, Any]:
+    """A linear regression in a config."""
+    return {
+        "n_features": problem.n_features,
+        "n_examples": problem.n_examples,
+        "n_outputs": problem.n_outputs,
+        "x_radius": problem.radius,
+    }
+
+
 def compile_newton(
     problem: LinearRegression, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
 ) -> Program:
@@ -40,12 +50,7 @@ def compile_newton(
     return build(
         {
             "construction": NAME,
-            "problem": {
-                "n_features": problem.n_features,
-                "n_examples": problem.n_examples,
-                "n_outputs": problem.n_outputs,
-                "x_radius": problem.radius,
-            },
+            "problem": described_linear(problem),
             "optimizer": {"name": "Newton", "alpha": alpha},
             "options": product_options(given, dtype),
             "dtype": str(dtype).removeprefix("torch."),

@@ -13,8 +13,9 @@ from icgd.constructions.compile_decoder import compile_decoder
 from icgd.constructions.compile_linear_attention import compile_linear_attention
 from icgd.constructions.compile_loop import compile_loop
 from icgd.constructions.compile_newton import compile_newton
+from icgd.constructions.looped_preconditioned import compile_preconditioned
 from icgd.errors import InvalidParameter
-from icgd.problems import Autoregression, LinearRegression, MLPChain, Newton
+from icgd.problems import Autoregression, LinearRegression, MLPChain, Newton, PreconditionedGD
 from icgd.problems.regression import RepresentationRegression
 from icgd.program import Program
 
@@ -37,9 +38,13 @@ def compile_regression(
             )  # fmt: skip
     options = {name: given[name] for name in LOOP}
     plain = isinstance(problem, LinearRegression)
-    if linear or given["causal"] or isinstance(optimizer, Newton):
+    if linear or given["causal"] or isinstance(optimizer, (Newton, PreconditionedGD)):
         if not plain:
-            what = "attention='linear'" if linear else "causal=True or icgd.Newton"
+            what = (
+                "attention='linear'"
+                if linear
+                else "causal=True, icgd.Newton or icgd.PreconditionedGD"
+            )
             raise InvalidParameter(
                 "problem", type(problem).__name__, f"be an icgd.LinearRegression for {what}"
             )
@@ -48,6 +53,8 @@ def compile_regression(
             return compile_linear_attention(problem, optimizer, dtype)
         if given["causal"]:
             return compile_decoder(problem, optimizer, dtype, options)
+        if isinstance(optimizer, PreconditionedGD):
+            return compile_preconditioned(problem, optimizer, dtype, options)
         return compile_newton(problem, optimizer, dtype, options)
     if isinstance(problem, Autoregression):
         return compile_autoregression(problem, optimizer, dtype, options)

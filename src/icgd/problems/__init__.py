@@ -17,6 +17,7 @@ from icgd.problems.network import Weights as Weights
 from icgd.problems.optimizers import GD as GD
 from icgd.problems.optimizers import SGD as SGD
 from icgd.problems.optimizers import Newton as Newton
+from icgd.problems.optimizers import PreconditionedGD as PreconditionedGD
 from icgd.problems.regression import Autoregression as Autoregression
 from icgd.problems.regression import LinearRegression as LinearRegression
 from icgd.problems.regression import MLPChain as MLPChain

@@ -95,3 +95,26 @@ class Newton:
         if not (number and math.isfinite(float(alpha)) and float(alpha) > 0):  # type: ignore[arg-type]
             raise InvalidParameter("alpha", alpha, "be a finite number > 0 or 'auto'")
         object.__setattr__(self, "alpha", float(alpha))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class PreconditionedGD:
+    """Gradient descent for least squares with a preconditioner M that Newton's iteration makes first.
+
+    w <- w - lr M X^T (X w - y), M after `newton_steps` steps of `Newton(alpha)`: with none it is alpha S,
+    with many it is S^-1, and lr = 1 then solves the problem at once.
+
+    >>> PreconditionedGD(newton_steps=5).lr
+    1.0
+    """
+
+    lr: float = 1.0
+    newton_steps: int = 8
+    alpha: float | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lr", SGD(self.lr).lr)
+        object.__setattr__(self, "alpha", Newton(self.alpha).alpha)
+        steps: object = self.newton_steps
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+            raise InvalidParameter("newton_steps", steps, "be an integer >= 0")

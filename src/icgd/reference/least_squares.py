@@ -89,3 +89,14 @@ def prefix_gd(X: Tensor, y: Tensor, lr: float, steps: int) -> Tensor:
     rows += [regression_gd(X[:i], Y[:i], lr, steps) for i in range(1, X.shape[0])]
     weights = torch.stack(rows)
     return weights if y.dim() == 2 else weights[:, 0]
+
+
+def preconditioned_path(
+    X: Tensor, y: Tensor, alpha: float, newton_steps: int, lr: float, steps: int
+) -> list[Tensor]:
+    """w after every step of w <- w - lr M X^T (X w - y), M after so many steps of Newton's iteration."""
+    M, w, path = newton_matrix(X, alpha, newton_steps), torch.zeros_like(X[0]), []
+    for _ in range(steps):
+        w = w - lr * M @ (X.mT @ (X @ w - y))
+        path.append(w)
+    return path

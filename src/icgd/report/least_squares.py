@@ -16,8 +16,12 @@ LINES = {
     "gd_transformer": ("gradient descent, transformer", COLOURS["transformer"], "solid", 2),
     "newton_exact": ("Newton's method, exact", "#f0b27a", "solid", 7),
     "newton_transformer": ("Newton's method, transformer", "#009e73", "solid", 2),
+    "preconditioned_exact": ("preconditioned descent, exact", "#cc79a7", "solid", 7),
+    "preconditioned_transformer": ("preconditioned descent, transformer", "#444444", "solid", 2),
 }
-NAMES = {"gd": "gradient descent", "newton": "Newton's method"}
+NAMES = {
+    "gd": "gradient descent", "newton": "Newton's method", "preconditioned": "preconditioned descent",
+}  # fmt: skip
 
 
 def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -32,7 +36,7 @@ def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Distance to the least-squares solution", number(result.get("distance"))),
         *(
             (f"Largest difference to exact {NAMES[name]}", number(max(errors[name])))
-            for name in ("gd", "newton")
+            for name in NAMES
         ),
     ]
 

@@ -1,0 +1,135 @@
+"""Preconditioned gradient descent: a few steps of Newton's iteration make M ~ S^-1, then w <- w - lr M grad.
+
+Tokens are those of constructions/looped_newton.py. The entry layers end with M x_i on every example, so one
+loop on the residuals r_i = <w, x_i> - y_i is
+    r_i <- r_i - lr sum_j r_j <M x_j, x_i>,
+gradient descent in the coordinates in which the data are nearly white. A query has y = 0: its r is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from icgd.constructions.compile_loop import DTYPES, as_products, product_options
+from icgd.constructions.compile_newton import described_linear
+from icgd.constructions.loop_codec import STATE
+from icgd.constructions.loop_parts import SHARP, hard_head
+from icgd.constructions.looped_newton import NewtonBuilder, NewtonOptions, newton_layout
+from icgd.constructions.newton_codec import NewtonCodec, unit_error
+from icgd.errors import InvalidParameter
+from icgd.gadgets.bilinear import bilinear_certificate
+from icgd.layout import Layout, Slot
+from icgd.nn.masks import Address, StateMask
+from icgd.nn.softmax_sublayer import SoftmaxSublayer
+from icgd.nn.stack import Stack, Sublayer
+from icgd.problems import LinearRegression, PreconditionedGD
+from icgd.program import Program
+from icgd.runtime.blocks import Block
+
+NAME = "looped_preconditioned"
+
+
+class PreconditionedBuilder(NewtonBuilder):
+    """Newton's layers as entry, gradient descent on residuals as loop."""
+
+    def __init__(
+        self, problem: LinearRegression, options: NewtonOptions, lr: float, newton_steps: int
+    ) -> None:
+        super().__init__(problem, options)
+        self.lr, self.newton_steps = lr, newton_steps
+        residual = Slot("r", (problem.n_outputs,), "<w, x> - y", each=True)
+        self.layout = Layout([*newton_layout(problem), residual])
+
+    def entry(self) -> Stack:
+        """M_k x_i after k steps of Newton's iteration, and r = -y."""
+        first, once = super().entry(), super().loop()
+        layers: dict[str, Sublayer] = dict(first.each())
+        for k in range(1, self.newton_steps + 1):
+            layers |= {f"{name}{k}": layer for name, layer in super().loop().each()}
+        code = [[("code", SHARP / 2)]], [[("code", 1.0)]]
+        label = hard_head(self.layout, *code, [("y", -2.0)], "r", self.dtype)
+        layers["label"] = SoftmaxSublayer({"label": label})
+        # -y stands on both tokens of a pair: away with it on the y token.
+        layers["begin"] = self.feed_forward().write("r", [("y", 1.0)]).layer()
+        n_layers = first.n_layers + self.newton_steps * once.n_layers + 1
+        return self.stack(layers, n_layers)
+
+    def loop(self) -> Stack:
+        """One preconditioned step."""
+        product = self.product("x", "u", "r", "r", -self.lr, self.o.leverage)
+        return self.stack({"descend": product}, 1)
+
+
+class PreconditionedCodec(NewtonCodec):
+    """Newton's prompt; weights are read off the residuals of the examples."""
+
+    def decode(self, live: Mapping[Address, Block]) -> Tensor:
+        """w from <w, x_i> = r_i + y_i, in the span of the examples."""
+        pairs = slice(0, 2 * self.problem.n_examples, 2)
+        block = live[STATE]
+        x, y, r = (block.value(name) for name in ("x", "y", "r"))
+        assert isinstance(x, Tensor)
+        assert isinstance(y, Tensor)
+        assert isinstance(r, Tensor)
+        labels = y[..., 1 : 2 * self.problem.n_examples : 2, :]
+        weights = (torch.linalg.pinv(x[..., pairs, :]) @ (r[..., pairs, :] + labels)).mT
+        return weights[..., 0, :] if self.problem.n_outputs == 1 else weights
+
+    def output_of(self, block: Block) -> Tensor:
+        """See Codec: without ANS, which stands last and asks nothing."""
+        value = block.value("r")
+        assert isinstance(value, Tensor)
+        return value[..., :-1, :]
+
+
+def compile_preconditioned(
+    problem: LinearRegression, optimizer: PreconditionedGD, dtype: torch.dtype, given: Mapping[str, Any]
+) -> Program:  # fmt: skip
+    """Newton's iteration as a preconditioner, then gradient descent."""
+    if problem.lam:
+        raise InvalidParameter("lam", problem.lam, "be 0 for icgd.PreconditionedGD")
+    bound = problem.n_examples * problem.radius**2
+    alpha = 1 / bound**2 if optimizer.alpha == "auto" else float(optimizer.alpha)
+    return build(
+        {
+            "construction": NAME,
+            "problem": described_linear(problem),
+            "optimizer": {
+                "name": "PreconditionedGD", "lr": optimizer.lr, "alpha": alpha,
+                "newton_steps": optimizer.newton_steps,
+            },
+            "options": product_options(given, dtype),
+            "dtype": str(dtype).removeprefix("torch."),
+        }
+    )  # fmt: skip
+
+
+def build(config: Mapping[str, Any]) -> Program:
+    """The program a config describes; used by compile and when loading from disk."""
+    problem, dtype = LinearRegression(**config["problem"]), DTYPES[config["dtype"]]
+    products, o = as_products(config["options"], dtype), config["optimizer"]
+    options = NewtonOptions(float(o["alpha"]), problem.radius, products)
+    builder = PreconditionedBuilder(problem, options, float(o["lr"]), int(o["newton_steps"]))
+    entry, step = builder.entry(), builder.loop()
+    certificate = bilinear_certificate(options.scaled, options.leverage, 2 * problem.n_examples + 2)
+    unit = unit_error(options, certificate.sup_error, problem.n_examples)
+    kept = ("construction", "problem", "optimizer", "options", "dtype")
+    program = Program(
+        config={key: config[key] for key in kept},
+        entry=entry,
+        step=step,
+        readout=builder.stack({"keep": builder.feed_forward().write("o", [("r", 1.0)]).layer()}, 1),
+        mask=StateMask(),
+        layout=builder.layout,
+        codec=PreconditionedCodec(problem, options, unit, [step.like], step),
+        certificate=certificate,
+        feed="replace",
+    )
+    return program.requires_grad_(False)
+
+
+Program.builders[NAME] = build
