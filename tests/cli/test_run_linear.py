@@ -89,6 +89,10 @@ def test_collinear_features_are_refused_for_newton(here):
     code, output, _ = run("--optimizer", "newton", file="twice.csv")
     assert code == 2, output
     assert "rank" in output.strip().splitlines()[-1]
+    code, output, result = run("--optimizer", "gd", "--steps", "20", file="twice.csv")
+    assert code == 0, output
+    assert set(result["curves"]["error"]) == {"gd"}
+    assert any("newton was left out" in note for note in result["notes"])
 
 
 def test_newton_is_for_linear_models(here):

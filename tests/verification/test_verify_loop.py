@@ -101,3 +101,42 @@ def test_what_cannot_be_verified_says_so():
     chain = icgd.compile(icgd.MLPChain(2, 2, 4), icgd.GD(lr=0.1))
     with pytest.raises(InvalidParameter, match="looped_chain"):
         icgd.verify(chain, X, y, steps=2)
+
+
+@pytest.mark.filterwarnings("ignore:Features have singular values")
+def test_a_vacuous_bound_is_no_verdict():
+    """Heads far out of their linear range: the bound says so, and nothing passes."""
+    X, y = data(3, 10, 0)
+    for wrong in ({"sink": 2.0}, {"scale": 1.0}):
+        program = icgd.compile(icgd.LinearRegression(3, 10), icgd.GD(0.3), mode="sym", **wrong)
+        check = icgd.verify(program, X, y, steps=3)
+        assert not check.passed
+        assert any("vacuous" in note for note in check.notes)
+    single = icgd.compile(icgd.LinearRegression(5, 20), icgd.Newton(), dtype=torch.float32)
+    X, y = data(5, 20, 0)
+    check = icgd.verify(single, X, y, steps=40)
+    assert not check.passed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"scale": 0.0}, {"scale": -1.0}, {"sink": float("nan")}, {"sink": -5.0}, {"sink": 800.0},
+     {"n_grid": 40}],
+)  # fmt: skip
+def test_options_of_the_linear_range_are_checked(wrong):
+    with pytest.raises(InvalidParameter, match=next(iter(wrong))):
+        icgd.compile(icgd.LinearRegression(3, 10), icgd.GD(0.3), mode="sym", **wrong)
+
+
+def test_options_that_mean_nothing_in_spectral_mode_are_refused():
+    for wrong in ({"sink": 20.0}, {"scale": 1e-5}):
+        with pytest.raises(InvalidParameter, match="spectral"):
+            icgd.compile(icgd.LinearRegression(3, 10), icgd.GD(0.3), **wrong)
+
+
+def test_weights_that_cannot_be_read_warn():
+    X, y = data(3, 10, 0)
+    program = icgd.compile(icgd.LinearRegression(3, 10), icgd.GD(0.3))
+    program.run(X, y, steps=2)
+    with pytest.warns(UserWarning, match="read off residuals"):
+        program.run(X * 1e-8, y, steps=2)

@@ -45,7 +45,7 @@ def run_linear(settings: Settings) -> dict[str, Any]:
     started, before = time.perf_counter(), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        paths, programs = _paths(settings, X, y)
+        paths, programs, notes = _paths(settings, X, y)
     finally:
         torch.set_num_threads(before)
     chosen = settings.optimizer
@@ -54,7 +54,7 @@ def run_linear(settings: Settings) -> dict[str, Any]:
     result = finite(
         {
             **measured,
-            "notes": list(table.notes),
+            "notes": [*table.notes, *notes],
             "seconds": time.perf_counter() - started,
             "config": {
                 "data": str(settings.data) if settings.data else f"example:{settings.example}",
@@ -70,6 +70,12 @@ def run_linear(settings: Settings) -> dict[str, Any]:
             "versions": versions(),
         }
     )  # fmt: skip
+    size = max(1.0, float(paths[f"{chosen}_exact"][-1].abs().max()))
+    if chosen != "gd" and measured["distance"] > 1e-6 * size:
+        result["notes"].append(
+            f"Not converged: {measured['distance']:.2g} from the least-squares solution. Raise --steps, or "
+            "standardise the data."
+        )
     weight = paths[f"{chosen}_transformer"][-1]
     write_result(settings.out, result, {"weight": weight.contiguous()}, table)
     return result
@@ -77,7 +83,7 @@ def run_linear(settings: Settings) -> dict[str, Any]:
 
 def _paths(
     settings: Settings, X: Tensor, y: Tensor
-) -> tuple[dict[str, list[Tensor]], dict[str, icgd.Program]]:
+) -> tuple[dict[str, list[Tensor]], dict[str, icgd.Program], list[str]]:
     """Weights after every step: both optimizers, exactly and by a transformer."""
     largest = float(torch.linalg.eigvalsh(X.T @ X)[-1])
     if not largest > 0:
@@ -100,7 +106,7 @@ def _paths(
             X, y, alpha, NEWTON_STEPS, 1.0, settings.steps or STEPS["preconditioned"]
         ),
     }
-    paths, programs = {}, {}
+    paths, programs, notes = {}, {}, list[str]()
     for name, optimizer in optimizers.items():
         steps = settings.steps or STEPS[name]
         typer.echo(
@@ -109,13 +115,19 @@ def _paths(
             err=True,
         )
         programs[name] = icgd.compile(problem, optimizer, dtype=DTYPES[settings.dtype])
-        run = programs[name].run(
-            X, y, steps=steps, executor=settings.executor, record="weights", progress=True  # type: ignore[arg-type]
-        )  # fmt: skip
+        try:
+            run = programs[name].run(
+                X, y, steps=steps, executor=settings.executor, record="weights", progress=True  # type: ignore[arg-type]
+            )  # fmt: skip
+        except AssumptionViolated as refused:
+            if name == settings.optimizer:
+                raise
+            notes.append(f"{name} was left out of the comparison: {refused}")
+            continue
         assert run.history is not None
         paths[f"{name}_transformer"] = [w.double() for w in run.history]
         paths[f"{name}_exact"] = list(exact[name])
-    return paths, programs
+    return paths, programs, notes
 
 
 def _measured(
@@ -129,6 +141,7 @@ def _measured(
             for a, b in zip(paths[f"{name}_transformer"], paths[f"{name}_exact"], strict=True)
         ]
         for name in STEPS
+        if f"{name}_transformer" in paths
     }
     w = paths[f"{chosen}_transformer"][-1]
     names = list(table.features.names)

@@ -13,6 +13,7 @@ from icgd.constructions.compile_stack import (
     chosen_ranges,
     describe,
     network_of,
+    refuse_useless,
 )
 from icgd.constructions.forward_mode import ForwardBuilder, ForwardOptions
 from icgd.constructions.stack_codec import StackCodec
@@ -80,6 +81,7 @@ def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:
     """The program of checked parts."""
     options = forward_options(config)
     builder = ForwardBuilder(spec, options)
+    refuse_useless(builder.certificate())
     step, readout = builder.step(), builder.prediction()
     kept = ("construction", "problem", "optimizer", "options", "dtype")
     program = Program(

@@ -33,11 +33,26 @@ def check_mode(mode: object) -> str:
 
 def product_options(given: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
     """Options of bilinear products, with their defaults, as a config holds them."""
+    mode = check_mode(given.get("mode") or "spectral")
+    for name, most in (("sink", 300.0), ("scale", 1.0)):
+        value = given.get(name)
+        if value is None:
+            continue
+        if mode == "spectral":
+            raise InvalidParameter(name, value, "be left out in mode 'spectral', which has none")
+        if not (math.isfinite(value) and 1e-100 <= value <= most):
+            raise InvalidParameter(
+                name, value, f"lie between 1e-100 and {most:g}",
+                remedy="Leave it out for the best one (theory/looped.py).",
+            )  # fmt: skip
+    n_grid = given.get("n_grid")
+    if n_grid is not None and mode != "spectral":
+        raise InvalidParameter("n_grid", n_grid, f"be left out in mode {mode!r}, which has no grid")
     return {
-        "mode": check_mode(given.get("mode") or "spectral"),
+        "mode": mode,
         "sink": given.get("sink"),
         "scale": given.get("scale"),
-        "n_grid": given.get("n_grid") or 32,
+        "n_grid": 32 if n_grid is None else n_grid,
     }
 
 
@@ -104,6 +119,7 @@ def build(config: Mapping[str, Any]) -> Program:
     lr = float(config["optimizer"]["lr"])
     builder = RegressionBuilder(problem, LoopOptions(lr, bound, products))
     step = builder.loop()
+    certificate = bilinear_certificate(products, bound, 2 * problem.n_examples + 2)
     kept = ("construction", "problem", "optimizer", "options", "dtype")
     program = Program(
         config={key: config[key] for key in kept},
@@ -115,7 +131,7 @@ def build(config: Mapping[str, Any]) -> Program:
         codec=RegressionCodec(
             problem, [step.like], step, lr=lr, reach=math.sqrt(room) * problem.radius
         ),
-        certificate=bilinear_certificate(products, bound, 2 * problem.n_examples + 2),
+        certificate=certificate,
         feed="replace",
     )
     return program.requires_grad_(False)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from icgd.certificate import Certificate
 from icgd.constructions.relu_stack import StackBuilder, StackOptions
 from icgd.constructions.stack_codec import StackCodec
 from icgd.errors import AssumptionViolated, InvalidParameter
@@ -97,6 +98,15 @@ def chosen_ranges(
     return o
 
 
+def refuse_useless(certificate: Certificate) -> None:
+    """A fit that may be off by more than 1 computes nothing."""
+    if not certificate.sup_error <= 1.0:
+        raise AssumptionViolated(
+            f"The fit {certificate.name} is certified to {certificate.sup_error:.2g} only, which is no "
+            "approximation. Raise n_relu, or compile with a smaller radius (standardise the data)."
+        )
+
+
 def compile_stack(
     problem: Network, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
 ) -> Program:
@@ -151,6 +161,7 @@ def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:
     """The program of checked parts."""
     options = stack_options(config)
     builder = StackBuilder(spec, options)
+    refuse_useless(builder.certificate())
     step, readout = builder.step(), builder.prediction()
     kept = ("construction", "problem", "optimizer", "options", "dtype")
     program = Program(

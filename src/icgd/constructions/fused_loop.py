@@ -173,6 +173,7 @@ def build(config: Mapping[str, Any]) -> Program:
     bound, lr = room * problem.radius**2 / problem.n_examples, float(config["optimizer"]["lr"])
     builder = FusedBuilder(problem, LoopOptions(lr, bound, products))
     step = builder.layer()
+    certificate = bilinear_certificate(products, bound, 2 * problem.n_examples + 2)
     kept = ("construction", "problem", "optimizer", "options", "dtype")
     return Program(
         config={key: config[key] for key in kept},
@@ -180,7 +181,7 @@ def build(config: Mapping[str, Any]) -> Program:
         mask=StateMask(),
         layout=builder.layout,
         codec=FusedCodec(problem, [step.like], step, lr=lr, reach=room**0.5 * problem.radius),
-        certificate=bilinear_certificate(products, bound, 2 * problem.n_examples + 2),
+        certificate=certificate,
         feed="replace",
     ).requires_grad_(False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -121,6 +122,24 @@ class LoopCodec(ABC):
         return [(as_tensor("X", X, self.like), as_tensor("Y", Y, self.like), init)]
 
 
+def warn_if_unreadable(phi: Tensor, labels: Tensor, weights: Tensor) -> None:
+    """Weights are read off residuals by least squares, which multiplies their rounding by 1 / sigma_min."""
+    singular = torch.linalg.svdvals(phi.double())
+    cut = max(phi.shape[-2:]) * torch.finfo(phi.dtype).eps
+    used = torch.where(singular > cut * singular[..., :1], singular, torch.inf).amin(dim=-1)
+    size = labels.double().abs().amax(dim=(-2, -1)) * phi.shape[-2] ** 0.5
+    reading = 16 * torch.finfo(phi.dtype).eps * size / used
+    largest = weights.double().abs().amax(dim=(-2, -1))
+    if bool(((largest > 0) & (reading > 1e-2 * largest)).any()):
+        warnings.warn(
+            f"Features have singular values down to {float(used.min()):.3g}: run.weights, read off residuals, "
+            f"may be off by {float(reading.max()):.1g}. Predictions are not affected. Scale or decorrelate the "
+            "columns.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
 class RegressionCodec(LoopCodec):
     """x_1 y_1 .. x_N y_N x_test ANS; several queries are several prompts with the same examples.
 
@@ -230,6 +249,7 @@ class RegressionCodec(LoopCodec):
         fitted = r[..., train, :] + labels
         phi = h[..., train, : p.n_representation]
         weights = torch.linalg.pinv(phi) @ fitted
+        warn_if_unreadable(phi, labels, weights)
         return weights[..., 0] if p.n_outputs == 1 else weights.mT
 
     def output_of(self, block: Block) -> Tensor:

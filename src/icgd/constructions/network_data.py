@@ -70,7 +70,9 @@ def check_steps(steps: object) -> int:
     return number
 
 
-def checked_examples(name: str, value: Any, width: int, like: Tensor, radius: float) -> Tensor:
+def checked_examples(
+    name: str, value: Any, width: int, like: Tensor, radius: float, option: str = "radius"
+) -> Tensor:
     """Examples (n, width) or (b, n, width) within the certified range, or a clear complaint."""
     tensor = as_tensor(name, value, like)
     if tensor.dim() == 1 and width == 1:
@@ -86,7 +88,7 @@ def checked_examples(name: str, value: Any, width: int, like: Tensor, radius: fl
         raise AssumptionViolated(
             f"`{name}` holds a value of size {largest:.6g}, outside the certified range "
             f"[-{radius:g}, {radius:g}]. Standardise the data or recompile "
-            f"with radius >= {largest:.6g}."
+            f"with {option} >= {largest:.6g}."
         )
     return tensor
 

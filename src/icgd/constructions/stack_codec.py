@@ -115,7 +115,8 @@ class StackCodec:
 
     def _checked(self, X: Any, Y: Any) -> tuple[Tensor, Tensor]:
         x = checked_examples("X", X, self.spec.widths[0], self.like, self.gate)
-        y = checked_examples("Y", Y, self.spec.widths[-1], self.like, self.target_radius)
+        width = self.spec.widths[-1]
+        y = checked_examples("Y", Y, width, self.like, self.target_radius, "target_radius")
         check_rows(x, y)
         n = self.n_examples
         if n is not None and x.shape[-2] != n:

@@ -32,7 +32,8 @@ class Activation:
 
 
 def _tanh_slope(z: Tensor) -> Tensor:
-    return 1 / torch.cosh(z).square()
+    t = torch.tanh(z)
+    return (1 - t) * (1 + t)  # unlike 1 / cosh^2 it does not overflow, nor do its derivatives
 
 
 def _sigmoid_slope(z: Tensor) -> Tensor:

@@ -37,6 +37,7 @@ def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         *(
             (f"Largest difference to exact {NAMES[name]}", number(max(errors[name])))
             for name in NAMES
+            if name in errors
         ),
     ]
 
@@ -52,6 +53,7 @@ def plots(result: Mapping[str, Any]) -> list[dict[str, Any]]:
             "line": {"color": colour, "dash": dash, "width": width},
         }
         for key, (label, colour, dash, width) in LINES.items()
+        if key in distance
     ]  # fmt: skip
     return [
         {
@@ -71,6 +73,8 @@ def distance_figure(distance: Mapping[str, Sequence[float | None]]) -> bytes:
 
     def plot(axes: Axes) -> None:
         for key, (label, colour, _, width) in LINES.items():
+            if key not in distance:
+                continue
             steps = range(1, len(distance[key]) + 1)
             axes.plot(
                 steps, positive(distance[key]), color=colour, linewidth=0.7 * width,

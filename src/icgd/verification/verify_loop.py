@@ -121,9 +121,13 @@ def verify_loop(
             f"The certificate of {program.certificate.name} holds to leading order in c: bounds that use it "
             "are estimates."
         )
-    size = float(exact.weights[-1].abs().max())
-    if exact.bounds[-1] > size:
-        notes.append(f"The bound exceeds the largest weight ({size:.2g}): it is vacuous.")
+    size = max(float(w.abs().max()) for w in exact.weights)
+    vacuous = not exact.bounds[-1] <= size
+    if vacuous:
+        notes.append(
+            f"The bound exceeds the largest weight ({size:.2g}): it is vacuous, so nothing is shown. Take "
+            "fewer steps, a smaller radius, mode='spectral' or float64."
+        )
     errors = [r.error for r in records]
     grown = [b - a for a, b in zip([0.0, *errors], errors, strict=False)]
     return LoopCheck(
@@ -132,7 +136,7 @@ def verify_loop(
         round_bound=max(exact.fresh),
         global_bound=exact.bounds[-1],
         paper_bound=math.nan,
-        passed=all(r.error <= r.global_bound for r in records),
+        passed=not vacuous and all(r.error <= r.global_bound for r in records),
         rounds=records,
         run=run,
         exact_weights=exact.weights[-1],
@@ -248,7 +252,9 @@ def newton(program: Program, X: Tensor, y: Tensor, steps: int) -> Exact:
         right = float(torch.linalg.matrix_norm(torch.eye(d, dtype=X.dtype) - X.T @ U, 2))
         column = float(U.abs().sum(dim=0).max()) + n * error
         one = math.sqrt(n * d) * (rate * column + 16 * u * (float(U.abs().max()) + error))
-        error = (left + right) * error + error**2 * float(X.norm()) + one
+        # Beyond this the quadratic term takes over, and no bound holds any more.
+        hopeless = not error * float(X.norm()) < 1.0
+        error = math.inf if hopeless else (left + right) * error + error**2 * float(X.norm()) + one
         M = next(iterates)
         w = (X @ M).T @ Y
         made.append(w[:, 0] if y.dim() == 1 or Y.shape[1] == 1 else w.T)
