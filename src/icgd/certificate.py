@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 
@@ -51,3 +52,14 @@ class Certificate:
             sup_error=abs(factor) * self.sup_error,
             lipschitz=abs(factor) * self.lipschitz,
         )
+
+
+def worst_of(certificates: Sequence[Certificate]) -> Certificate:
+    """The one with the largest error; rigorous only if all of them are.
+
+    >>> a = Certificate("a", 1.0, 0.1, 1.0, 1.0)
+    >>> worst_of([a, replace(a, name="b", sup_error=0.0, rigorous=False)]).rigorous
+    False
+    """
+    worst = max(certificates, key=lambda c: c.sup_error)
+    return replace(worst, rigorous=all(c.rigorous for c in certificates))

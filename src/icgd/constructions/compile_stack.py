@@ -98,12 +98,12 @@ def chosen_ranges(
     return o
 
 
-def refuse_useless(certificate: Certificate) -> None:
+def refuse_useless(certificate: Certificate, limit: float = 1.0) -> None:
     """A fit that may be off by more than 1 computes nothing."""
-    if not certificate.sup_error <= 1.0:
+    if not certificate.sup_error <= limit:
         raise AssumptionViolated(
             f"The fit {certificate.name} is certified to {certificate.sup_error:.2g} only, which is no "
-            "approximation. Raise n_relu, or compile with a smaller radius (standardise the data)."
+            "approximation. Raise n_relu, compile with a smaller radius (standardise the data), or in float64."
         )
 
 

@@ -9,12 +9,12 @@ nothing need be stored: the second layer reads everything off the weights.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from icgd.certificate import Certificate
+from icgd.certificate import Certificate, worst_of
 from icgd.constructions.stack_layout import (
     data_slots,
     flag_slots,
@@ -25,7 +25,7 @@ from icgd.constructions.stack_layout import (
     weight_slots,
 )
 from icgd.constructions.stack_parts import end_of_step, loss_layer, loss_units
-from icgd.gadgets.feature_fit import FeatureFit, fit_function, fit_identity
+from icgd.gadgets.feature_fit import FeatureFit, fit_error, fit_function, fit_identity
 from icgd.gadgets.slope_product import fit_slope_product
 from icgd.layout import Layout, Slot
 from icgd.nn.head_family import ACTIVATIONS, Feature, HeadFamily
@@ -113,10 +113,12 @@ class ForwardBuilder:
 
     def certificate(self) -> Certificate:
         """The worst of all fits."""
-        fits = [self.value, self.product, self.identity]
-        return max(
-            [*(fit.certificate for fit in fits), self.loss_certificate], key=lambda c: c.sup_error
-        )
+        u = torch.finfo(self.o.dtype).eps / 2
+        fits = [
+            replace(fit.certificate, sup_error=fit_error(fit, u))
+            for fit in (self.value, self.product, self.identity)
+        ]
+        return worst_of([*fits, self.loss_certificate])
 
     def step(self) -> Stack:
         """All layers of one step of gradient descent.

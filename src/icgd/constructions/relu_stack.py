@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from icgd.certificate import Certificate
+from icgd.certificate import Certificate, worst_of
 from icgd.constructions.stack_layout import (
     inputs_of,
     one_of,
@@ -133,7 +133,7 @@ class StackBuilder:
         fits = [c for f in self.fits.values() for c in (f.value.certificate, f.slope.certificate)]
         if self.square is not None:
             fits.append(self.square.certificate)
-        return max([*fits, self.loss_certificate], key=lambda c: c.sup_error)
+        return worst_of([*fits, self.loss_certificate])
 
     def step(self) -> Stack:
         """All layers of one step of gradient descent.

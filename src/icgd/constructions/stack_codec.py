@@ -131,7 +131,9 @@ class StackCodec:
             return
         for i, pair in enumerate(weights):
             for part in pair:
-                if part is not None and float(part.abs().max()) > self.box:
+                # The projection of a weight far outside may end a rounding outside; a run must be able to go on.
+                room = self.box * (1 + 4096 * torch.finfo(self.like.dtype).eps)
+                if part is not None and float(part.abs().max()) > room:
                     raise InvalidParameter(
                         f"init[{i}]", float(part.abs().max()), f"lie in the box [-{self.box:g}, {self.box:g}]",
                         remedy="Scale the initial weights, or use GD(lr, box=...) with a larger box.",

@@ -348,3 +348,15 @@ def _cosines(half: float, n: int) -> Tensor:
 
 def _product(axes: list[Tensor]) -> Tensor:
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
+
+
+def fit_error(fit: FeatureFit, u: float) -> float:
+    """The error a fit promises, in arithmetic that rounds by u.
+
+    In single precision its weights and the arguments of its units round too, times weights c that are large.
+    """
+    if u <= 2.0**-53:
+        return fit.certificate.sup_error
+    reach = fit.a.new_tensor([*fit.box, 1.0])
+    argument = fit.a.abs() @ reach
+    return fit.certificate.sup_error + u * float(fit.c.abs() @ (8 + 4 * argument))

@@ -6,24 +6,9 @@ import torch
 from torch import Tensor
 
 from icgd.constructions.forward_mode import ForwardBuilder
-from icgd.gadgets.feature_fit import FeatureFit
+from icgd.gadgets.feature_fit import fit_error
 from icgd.problems import NetworkSpec
 from icgd.verification.stack_bound import Near, StepBound, affine
-
-DOUBLE = 2.0**-53
-"""Rounding that certificates already include."""
-
-
-def fit_error(fit: FeatureFit, u: float) -> float:
-    """The error a fit promises, in arithmetic that rounds by u.
-
-    In single precision its weights and the arguments of its units round too, times weights c that are large.
-    """
-    if u <= DOUBLE:
-        return fit.certificate.sup_error
-    reach = fit.a.new_tensor([*fit.box, 1.0])
-    argument = fit.a.abs() @ reach
-    return fit.certificate.sup_error + u * float(fit.c.abs() @ (8 + 4 * argument))
 
 
 class ForwardBound(StepBound):

@@ -18,13 +18,12 @@ from icgd.constructions import compile_forward_mode, compile_stack
 from icgd.constructions.forward_mode import ForwardBuilder
 from icgd.constructions.relu_stack import StackBuilder
 from icgd.constructions.stack_codec import StackCodec
-from icgd.gadgets.feature_fit import FINE, FeatureFit, uniform
+from icgd.gadgets.feature_fit import FINE, FeatureFit, fit_error, uniform
 from icgd.gadgets.relu_sum import ReluSum
 from icgd.nn.head_family import ACTIVATIONS, HeadFamily
 from icgd.nn.stack import AttentionSublayer, MlpSublayer, ProductSublayer, Stack, unwatched
 from icgd.problems.activations import activation
 from icgd.program import Program
-from icgd.verification.forward_bound import fit_error
 from icgd.verification.stack_wiring import FitCheck, check_wiring
 
 CHUNK, ROWS = 2**13, 2**9

@@ -92,6 +92,16 @@ def _state(
         weights.append((W.to(like), None if b is None else b.to(like)))
     reach = min(1.0, float(program.config["options"]["signal_radius"]))
     X, Y = random(n, spec.widths[0]) * reach, random(n, spec.widths[-1])
+    # Pre-activations must stay where the program is certified: smaller weights until they do.
+    for _ in range(60):
+        x, largest = X, 0.0
+        for j, (W, b) in enumerate(weights, 1):
+            x = x @ W.double().T + (0.0 if b is None else b.double())
+            largest = max(largest, float(x.abs().max()))
+            x = spec.activation_of(j).apply(x)
+        if largest <= 0.9 * program.radius:
+            break
+        weights = [(W * 0.7, None if b is None else b * 0.7) for W, b in weights]
     if spec.loss.name == "poisson":
         Y = Y.abs()
     return X.to(like), (Y * min(1.0, codec.target_radius)).to(like), weights
