@@ -131,7 +131,7 @@ class StackCodec:
             return
         for i, pair in enumerate(weights):
             for part in pair:
-                # The projection of a weight far outside may end a rounding outside; a run must be able to go on.
+                # The projection of a weight far outside may end a rounding outside; a run must go on.
                 room = self.box * (1 + 4096 * torch.finfo(self.like.dtype).eps)
                 if part is not None and float(part.abs().max()) > room:
                     raise InvalidParameter(
