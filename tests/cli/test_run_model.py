@@ -84,7 +84,7 @@ def test_without_standardising_there_is_an_intercept(here) -> None:
 
 
 BAD = {
-    "model": (["number.csv", "--model", "svm"], "--model.*be one of network, ridge"),
+    "model": (["number.csv", "--model", "svm"], "--model.*be one of network, linear, ridge"),
     "lam": (["number.csv", "--model", "ridge", "--lam", "-1"], "--lam.*>= 0"),
     "steps": (["number.csv", "--model", "ridge", "--steps", "0"], "--steps.*>= 1"),
     "classes": (["three.csv", "--model", "logistic"], "exactly two classes.*3 values: 0, 1, 2"),

@@ -36,9 +36,14 @@ def verify_paper(paper: str, json: Path | None) -> bool:
     """Print the theorem table; gives back whether every row passed."""
     from rich.console import Console
 
-    from icgd.verification.theorem_table import all_papers, render, theorem_table, to_json
+    from icgd.verification.theorem_table import render, theorem_table, to_json
 
-    rows = all_papers() if paper.lower() == "all" else theorem_table(paper.upper())
+    if paper.lower() == "all":
+        from icgd.verification.theorem_table import all_papers
+
+        rows = all_papers()
+    else:
+        rows = theorem_table(paper.upper())
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=140)
