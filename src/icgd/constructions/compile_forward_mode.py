@@ -82,7 +82,7 @@ def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:
     options = forward_options(config)
     builder = ForwardBuilder(spec, options)
     # Derivatives are multiplied layer by layer: single precision leaves less room for a rounded fit.
-    refuse_useless(builder.certificate(), 1.0 if options.dtype == torch.float64 else 0.1)
+    refuse_useless(builder.certificate(), 10.0 if options.dtype == torch.float64 else 0.1)
     step, readout = builder.step(), builder.prediction()
     kept = ("construction", "problem", "optimizer", "options", "dtype")
     program = Program(

@@ -98,8 +98,8 @@ def chosen_ranges(
     return o
 
 
-def refuse_useless(certificate: Certificate, limit: float = 1.0) -> None:
-    """A fit that may be off by more than 1 computes nothing."""
+def refuse_useless(certificate: Certificate, limit: float = 10.0) -> None:
+    """A fit that may be off by many times the size of what it fits computes nothing."""
     if not certificate.sup_error <= limit:
         raise AssumptionViolated(
             f"The fit {certificate.name} is certified to {certificate.sup_error:.2g} only, which is no "

@@ -169,7 +169,7 @@ class DecoderBuilder:
 
         Statement: [ALGO] Theorem 4.2
 
-        Differs from the paper, which gives no construction: the products with all x_j, j <= i, less those
+        Differs from the paper: it gives no construction. Here the products with all x_j, j <= i, less those
         with the copies of x_j, j < i, on y tokens. Equal scores have equal weights, so they cancel; one
         layer where two are claimed.
         """
