@@ -1,0 +1,106 @@
+// The attention of one head over the grid tokens: a bar per token at its level, the asked number marked.
+//
+// On a wide grid the bump hardly moves with the number asked; the second drawing subtracts the bump
+// of a head that asks 0, and shows the tilt that carries the number.
+
+import { largest } from "./arrays.js";
+import { el, setText, svg } from "./dom.js";
+import { niceTicks, power, short } from "./numbers.js";
+import { ascending } from "./softmax.js";
+
+const HEIGHT = 104;
+const TILT = 58;
+const SIDE = { left: 44, right: 14 };
+
+function bars(xs, values, half, y) {
+  let path = "";
+  const zero = y(0).toFixed(1);
+  xs.forEach((x, i) => {
+    path += `M${(x - half).toFixed(1)} ${zero}V${y(values[i]).toFixed(1)}h${(2 * half).toFixed(1)}V${zero}z`;
+  });
+  return path;
+}
+
+// Room between neighbours decides how wide bars may be.
+export function barHalf(xs) {
+  let least = Infinity;
+  for (let i = 1; i < xs.length; i++) least = Math.min(least, xs[i] - xs[i - 1]);
+  return Math.min(Math.max((Number.isFinite(least) ? least : 24) * 0.36, 0.6), 12);
+}
+
+const text = (x, y, content, anchor = "middle", more = {}) =>
+  svg("text", { x: x.toFixed(1), y: y.toFixed(1), "text-anchor": anchor, ...more }, content);
+
+export function createBump() {
+  const main = svg("svg", { class: "bump", height: HEIGHT, role: "img" });
+  const tilt = svg("svg", { class: "bump tilt", height: TILT, role: "img" });
+  const caption = el("p", { class: "soft caption" });
+  const element = el("div", { class: "bump-frame" }, main, tilt, caption);
+
+  function axis(width, x, ticks) {
+    const base = HEIGHT - 28;
+    const nodes = [svg("path", { class: "axis", d: `M${SIDE.left} ${base}H${width - SIDE.right}` })];
+    for (const t of ticks) {
+      nodes.push(svg("path", { class: "axis", d: `M${x(t).toFixed(1)} ${base}v4` }));
+      nodes.push(text(x(t), base + 14, short(t)));
+    }
+    nodes.push(text((SIDE.left + width - SIDE.right) / 2, HEIGHT - 3, "level of the grid token"));
+    return nodes;
+  }
+
+  function update({ levels, weights, rest, asked, read, width, recomputed }) {
+    const order = ascending(levels);
+    const sorted = order.map((k) => levels[k]);
+    const low = Math.min(sorted[0], asked);
+    const high = Math.max(sorted[sorted.length - 1], asked);
+    const pad = (high - low) * 0.02 || 1;
+    const span = high - low + 2 * pad;
+    const x = (v) => SIDE.left + ((v - low + pad) / span) * (width - SIDE.left - SIDE.right);
+    const top = largest(weights) || 1;
+    const base = HEIGHT - 28;
+    const y = (w) => base - (w / top) * (base - 16);
+    const xs = sorted.map(x);
+    const half = barHalf(xs);
+    const at = x(asked);
+    main.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    main.setAttribute("aria-label", `Attention over ${levels.length} grid tokens, largest weight ${short(top)}, asked ${short(asked)}`);
+    main.replaceChildren(
+      svg("path", { class: "bars", d: bars(xs, order.map((k) => weights[k]), half, y) }),
+      ...axis(width, x, niceTicks(low, high, width > 420 ? 6 : 4)),
+      text(SIDE.left - 6, 20, short(top, 2), "end"),
+      text(SIDE.left - 6, base + 1, "0", "end"),
+      svg("path", { class: "asked-line", d: `M${at.toFixed(1)} 11V${base}` }),
+      text(Math.min(Math.max(at, 60), width - 60), 9, `asked ${short(asked)}`, "middle", { class: "asked-text" }),
+    );
+    drawTilt({ order, weights, rest, xs, half, at, width });
+    const how = recomputed ? "Weights recomputed here from the grid: softmax(asked · linear + offset)." : "Weights as recorded.";
+    setText(caption, `Attention weight per grid token (sum 1); their mean level reads ${short(read, 6)}. ${how}`);
+    caption.dataset.recomputed = recomputed ? "1" : "0";
+  }
+
+  function drawTilt({ order, weights, rest, xs, half, at, width }) {
+    tilt.toggleAttribute("hidden", !rest);
+    if (!rest) return;
+    const change = order.map((k) => weights[k] - rest[k]);
+    const top = largest(change);
+    const middle = 34;
+    const y = (w) => middle - (top ? (w / top) * 20 : 0);
+    tilt.setAttribute("viewBox", `0 0 ${width} ${TILT}`);
+    tilt.setAttribute("aria-label", `The same weights minus those of a head that asks 0, up to ${short(top)}`);
+    tilt.replaceChildren(
+      text(SIDE.left, 9, top ? "minus the bump of a head that asks 0" : "a head that asks 0: no tilt", "start"),
+      svg("path", { class: "axis", d: `M${SIDE.left} ${middle}H${width - SIDE.right}` }),
+      svg("path", { class: "bars tilted", d: bars(xs, change, half, y) }),
+      text(SIDE.left - 6, middle + 4, top ? `±${compact(top)}` : "0", "end"),
+      svg("path", { class: "asked-line", d: `M${at.toFixed(1)} 14V${TILT - 2}` }),
+    );
+  }
+  return { element, update };
+}
+
+// One digit and a power: what fits left of an axis.
+function compact(value) {
+  if (value >= 1e-2) return short(value, 1);
+  const exponent = Math.floor(Math.log10(value));
+  return `${Math.round(value / 10 ** exponent)}·${power(exponent)}`;
+}

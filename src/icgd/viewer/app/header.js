@@ -1,0 +1,112 @@
+// The head of the page: what was run, its key numbers, notes, help and theme.
+
+import { el, setText } from "./dom.js";
+import { KEYS } from "./keyboard.js";
+import { plural, short, whole } from "./numbers.js";
+
+const THEMES = ["auto", "light", "dark"];
+
+// One sentence on what one sees, made from what the trace says about itself.
+export function summary(trace) {
+  const perRound = trace.schedule.length;
+  const calls = perRound === 1 ? "one call is a round" : `${perRound} calls make a round`;
+  return trace.program.feed === "append"
+    ? `Each call reads the lit blocks of its own prompt and appends the next one; ${calls}. No weight of the transformer ever changes.`
+    : `Each call reads the whole state and replaces it; ${calls}. No weight of the transformer ever changes.`;
+}
+
+export function keyNumbers(model) {
+  const { trace } = model;
+  const numbers = [
+    ["rounds", whole(trace.nRounds)],
+    ["steps recorded", whole(model.nSteps)],
+    ["token width", whole(model.width)],
+  ];
+  const grid = [...new Set(trace.grids.map((g) => g.levels.length))];
+  if (grid.length) numbers.push(["grid tokens", grid.map(whole).join(", ")]);
+  const { error } = trace.curves;
+  if (error && error.length) numbers.push(["final error", short(error[error.length - 1], 2)]);
+  if (trace.program.head_error !== null) numbers.push(["promised per head", short(trace.program.head_error, 2)]);
+  return numbers;
+}
+
+function capital(text) {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}
+
+function dialog(id, title, ...content) {
+  const box = el("dialog", { id, "aria-labelledby": `${id}-title` });
+  const close = el("button", { type: "button", class: "tool", "aria-label": "Close", onclick: () => box.close() }, "×");
+  box.append(el("header", {}, el("h2", { id: `${id}-title` }, title), close), ...content);
+  box.addEventListener("click", (event) => event.target === box && box.close());
+  return box;
+}
+
+function helpDialog() {
+  const rows = KEYS.map(({ shown, title }) =>
+    el("tr", {}, el("th", { scope: "row" }, ...shown.flatMap((k, i) => (i ? [" ", el("kbd", {}, k)] : [el("kbd", {}, k)]))), el("td", {}, title)),
+  );
+  return dialog(
+    "help",
+    "How to read this page",
+    el("p", {}, "Top: the prompt. Lit blocks are those the mask lets this step see; the framed one is new. Left: the selected block, slot by slot. Middle: the layer, stage by stage; its weights never change, the flags of the blocks decide which gates open. Right: the whole run."),
+    el("p", {}, "Blue is negative, orange positive, grey zero; every picture has a scale of its own, written beside it. “Difference” colours by the distance to the exact optimizer instead. Indices count from 0, as in Python."),
+    el("table", { class: "keys" }, el("tbody", {}, ...rows)),
+  );
+}
+
+function aboutDialog(trace) {
+  const { program } = trace;
+  const facts = [
+    ["construction", program.construction],
+    ["problem", JSON.stringify(program.problem)],
+    ["optimizer", JSON.stringify(program.optimizer)],
+    ["options", JSON.stringify(program.options)],
+    ["arithmetic", `${program.dtype}, executor ${program.executor}`],
+    ["certified radius", program.radius === null ? "unlimited" : short(program.radius)],
+    ["recorded by", `icgd ${trace.version}`],
+  ];
+  const rows = facts.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)));
+  const notes = [...trace.warnings, ...trace.notes].map((note) => el("li", {}, note));
+  return dialog(
+    "about",
+    "Notes",
+    notes.length ? el("ul", { class: "notes" }, ...notes) : el("p", { class: "soft" }, "The recording has no notes."),
+    el("table", { class: "facts" }, el("tbody", {}, ...rows)),
+  );
+}
+
+export function createHeader(state) {
+  const { model } = state;
+  const { trace } = model;
+  const help = helpDialog();
+  const about = aboutDialog(trace);
+  const theme = el("button", { type: "button", class: "tool wide", id: "theme", onclick: nextTheme });
+  const nNotes = trace.notes.length + trace.warnings.length;
+  const numbers = keyNumbers(model).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+  const element = el(
+    "header",
+    { class: "top" },
+    el("div", { class: "titles" }, el("h1", {}, capital(trace.program.title)), el("p", { class: "soft" }, summary(trace))),
+    el("dl", { class: "numbers" }, ...numbers),
+    el(
+      "div",
+      { class: "tools" },
+      el("button", { type: "button", class: "tool wide", id: "open-about", onclick: () => about.showModal() }, nNotes ? plural(nNotes, "note") : "about"),
+      theme,
+      el("button", { type: "button", class: "tool wide", id: "open-help", title: "Help (?)", onclick: () => help.showModal() }, "help"),
+    ),
+    help,
+    about,
+  );
+  if (trace.warnings.length) element.append(el("p", { class: "warning", role: "alert" }, trace.warnings.join(" ")));
+
+  function nextTheme() {
+    state.set({ theme: THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length] });
+  }
+
+  function update() {
+    setText(theme, `theme: ${state.theme}`);
+  }
+  return { element, update, help, nextTheme };
+}

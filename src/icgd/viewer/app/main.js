@@ -1,0 +1,127 @@
+// Puts the page together, plays it, and keeps link, theme and drawing in step with the state.
+
+import { TraceError } from "./arrays.js";
+import { createCurves } from "./curves.js";
+import { el } from "./dom.js";
+import { createHeader } from "./header.js";
+import { listen } from "./keyboard.js";
+import { createLayer } from "./layer.js";
+import { Model } from "./model.js";
+import { createSlots } from "./slots.js";
+import { State, formatHash, parseHash } from "./state.js";
+import { createStrip } from "./strip.js";
+import { createTimeline } from "./timeline.js";
+import { createTip } from "./tip.js";
+import { clip, readTrace } from "./trace.js";
+
+function complain(error) {
+  const known = error instanceof TraceError;
+  const text = known ? error.message : `The viewer met something it did not expect: ${clip(error?.message ?? error, 200)}.`;
+  document.body.replaceChildren(
+    el("main", { class: "failure", id: "failure", role: "alert" }, el("h1", {}, "This trace cannot be shown"), el("p", {}, text), el("p", { class: "soft" }, "Record it again with icgd run … --trace, or check that the file was copied completely.")),
+  );
+  document.body.dataset.ready = "failed";
+}
+
+// Rewriting the address at every step of a film would be refused by browsers: wait for rest.
+function keepLink(state) {
+  let timer = 0;
+  let own = "";
+  state.subscribe(() => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      own = formatHash(state.place());
+      if (own !== location.hash) history.replaceState(null, "", own);
+    }, 250);
+  });
+  addEventListener("hashchange", () => {
+    if (location.hash !== own) state.restore(parseHash(location.hash));
+  });
+}
+
+function keepTheme(state) {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const apply = () => {
+    const shown = state.theme === "auto" ? (dark.matches ? "dark" : "light") : state.theme;
+    document.documentElement.dataset.theme = shown;
+    if (state.shown !== shown) state.set({ shown });
+  };
+  state.subscribe((_, patch) => {
+    if (!("theme" in patch)) return;
+    // Pages without an address of their own may have no storage; the choice then lasts for the page.
+    try {
+      localStorage.setItem("icgd-theme", state.theme);
+    } catch {
+      /* not kept */
+    }
+    apply();
+  });
+  dark.addEventListener("change", apply);
+  try {
+    const kept = localStorage.getItem("icgd-theme");
+    if (["light", "dark"].includes(kept)) state.theme = kept;
+  } catch {
+    /* not kept */
+  }
+  apply();
+}
+
+function keepPlaying(state) {
+  let timer = 0;
+  const tick = () => {
+    timer = 0;
+    if (!state.playing) return;
+    if (state.position >= state.last) return void state.set({ playing: false });
+    timer = setTimeout(tick, 1000 / state.speed);
+    return void state.move(1);
+  };
+  state.subscribe((_, patch) => {
+    if (!("playing" in patch) && !("speed" in patch)) return;
+    clearTimeout(timer);
+    timer = state.playing ? setTimeout(tick, 1000 / state.speed) : 0;
+  });
+}
+
+function build(model) {
+  const state = new State(model);
+  keepTheme(state);
+  const tip = createTip();
+  const header = createHeader(state);
+  if (!model.nSteps) {
+    document.body.replaceChildren(header.element, el("main", { class: "failure", id: "failure" }, el("p", {}, model.coverage())));
+    return null;
+  }
+  const parts = [header, createTimeline(state), createStrip(state), createSlots(tip, state), createLayer(tip, state), createCurves(state)];
+  const [, timeline, strip, slots, layer, curves] = parts;
+  const main = el("main", { class: "panels" }, slots.element, layer.element, curves.element);
+  document.body.replaceChildren(header.element, timeline.element, strip.element, main, tip.element, tip.spoken);
+  document.title = `${clip(model.trace.program.title, 60)} – icgd trace`;
+  const draw = () => parts.forEach((part) => part.update());
+  state.restore(parseHash(location.hash));
+  state.subscribe(draw);
+  keepLink(state);
+  keepPlaying(state);
+  listen(state, header);
+  addEventListener("resize", draw);
+  draw();
+  return state;
+}
+
+async function start() {
+  const holder = document.getElementById("trace");
+  try {
+    const source = holder.textContent;
+    const trace = await readTrace(source);
+    // The text is megabytes and no longer needed.
+    holder.remove();
+    const state = build(new Model(trace));
+    document.body.dataset.ready = state ? "yes" : "empty";
+    if (state) state.subscribe(() => (document.body.dataset.position = state.position));
+    if (state) document.body.dataset.position = state.position;
+  } catch (error) {
+    complain(error);
+    if (!(error instanceof TraceError)) throw error;
+  }
+}
+
+start();
