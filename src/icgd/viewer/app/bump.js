@@ -5,11 +5,10 @@
 
 import { largest } from "./arrays.js";
 import { el, setText, svg } from "./dom.js";
-import { niceTicks, power, short } from "./numbers.js";
+import { niceTicks, short } from "./numbers.js";
 import { ascending } from "./softmax.js";
 
-const HEIGHT = 104;
-const TILT = 58;
+const HEIGHT = 100;
 const SIDE = { left: 44, right: 14 };
 
 function bars(xs, values, half, y) {
@@ -33,9 +32,9 @@ const text = (x, y, content, anchor = "middle", more = {}) =>
 
 export function createBump() {
   const main = svg("svg", { class: "bump", height: HEIGHT, role: "img" });
-  const tilt = svg("svg", { class: "bump tilt", height: TILT, role: "img" });
+  const tilt = svg("svg", { class: "bump tilt", height: HEIGHT, role: "img" });
   const caption = el("p", { class: "soft caption" });
-  const element = el("div", { class: "bump-frame" }, main, tilt, caption);
+  const element = el("div", { class: "bump-frame" }, el("div", { class: "bumps" }, main, tilt), caption);
 
   function axis(width, x, ticks) {
     const base = HEIGHT - 28;
@@ -48,7 +47,11 @@ export function createBump() {
     return nodes;
   }
 
-  function update({ levels, weights, rest, asked, read, width, recomputed }) {
+  // tilt: weights minus those of a head that asks 0, or null where the grid is not known
+  function update({ levels, weights, tilt: change, asked, read, width: room, recomputed }) {
+    // Side by side where there is room for two.
+    const width = change && room > 460 ? Math.floor((room - 12) / 2) : room;
+    element.classList.toggle("narrow", width === room);
     const order = ascending(levels);
     const sorted = order.map((k) => levels[k]);
     const low = Math.min(sorted[0], asked);
@@ -62,45 +65,41 @@ export function createBump() {
     const xs = sorted.map(x);
     const half = barHalf(xs);
     const at = x(asked);
+    const ticks = niceTicks(low, high, 5);
     main.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    main.setAttribute("width", width);
     main.setAttribute("aria-label", `Attention over ${levels.length} grid tokens, largest weight ${short(top)}, asked ${short(asked)}`);
     main.replaceChildren(
       svg("path", { class: "bars", d: bars(xs, order.map((k) => weights[k]), half, y) }),
-      ...axis(width, x, niceTicks(low, high, width > 420 ? 6 : 4)),
+      ...axis(width, x, ticks),
       text(SIDE.left - 6, 20, short(top, 2), "end"),
       text(SIDE.left - 6, base + 1, "0", "end"),
       svg("path", { class: "asked-line", d: `M${at.toFixed(1)} 11V${base}` }),
       text(Math.min(Math.max(at, 60), width - 60), 9, `asked ${short(asked)}`, "middle", { class: "asked-text" }),
     );
-    drawTilt({ order, weights, rest, xs, half, at, width });
-    const how = recomputed ? "Weights recomputed here from the grid: softmax(asked · linear + offset)." : "Weights as recorded.";
-    setText(caption, `Attention weight per grid token (sum 1); their mean level reads ${short(read, 6)}. ${how}`);
+    drawTilt({ change: change && order.map((k) => change[k]), xs, half, at, width, axis: () => axis(width, x, ticks) });
+    const how = recomputed ? "recomputed: softmax(asked · linear + offset)" : "as recorded";
+    setText(caption, `Attention weights over ${levels.length} grid tokens, ${how}; together they read ${short(read, 6)}.`);
     caption.dataset.recomputed = recomputed ? "1" : "0";
   }
 
-  function drawTilt({ order, weights, rest, xs, half, at, width }) {
-    tilt.toggleAttribute("hidden", !rest);
-    if (!rest) return;
-    const change = order.map((k) => weights[k] - rest[k]);
+  function drawTilt({ change, xs, half, at, width, axis: axisOf }) {
+    tilt.toggleAttribute("hidden", !change);
+    if (!change) return;
     const top = largest(change);
-    const middle = 34;
-    const y = (w) => middle - (top ? (w / top) * 20 : 0);
-    tilt.setAttribute("viewBox", `0 0 ${width} ${TILT}`);
+    const middle = (HEIGHT - 28 + 14) / 2;
+    const y = (w) => middle - (top ? (w / top) * (middle - 16) : 0);
+    tilt.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    tilt.setAttribute("width", width);
     tilt.setAttribute("aria-label", `The same weights minus those of a head that asks 0, up to ${short(top)}`);
     tilt.replaceChildren(
-      text(SIDE.left, 9, top ? "minus the bump of a head that asks 0" : "a head that asks 0: no tilt", "start"),
+      text(SIDE.left, 9, top ? "minus the weights of a head that asks 0" : "a head that asks 0: no difference", "start"),
       svg("path", { class: "axis", d: `M${SIDE.left} ${middle}H${width - SIDE.right}` }),
       svg("path", { class: "bars tilted", d: bars(xs, change, half, y) }),
-      text(SIDE.left - 6, middle + 4, top ? `±${compact(top)}` : "0", "end"),
-      svg("path", { class: "asked-line", d: `M${at.toFixed(1)} 14V${TILT - 2}` }),
+      ...(top ? [text(SIDE.left - 6, 20, short(top, 1), "end"), text(SIDE.left - 6, HEIGHT - 28, short(-top, 1), "end")] : []),
+      svg("path", { class: "asked-line", d: `M${at.toFixed(1)} 14V${HEIGHT - 28}` }),
+      ...axisOf(),
     );
   }
   return { element, update };
-}
-
-// One digit and a power: what fits left of an axis.
-function compact(value) {
-  if (value >= 1e-2) return short(value, 1);
-  const exponent = Math.floor(Math.log10(value));
-  return `${Math.round(value / 10 ** exponent)}·${power(exponent)}`;
 }

@@ -3,8 +3,8 @@
 import { el, setText, svg } from "./dom.js";
 import { niceTicks, power, short, whole } from "./numbers.js";
 
-const HEIGHT = 132;
-const PAD = { left: 44, right: 10, top: 22, bottom: 30 };
+const HEIGHT = 104;
+const PAD = { left: 44, right: 10, top: 8, bottom: 28 };
 
 // For each of at most `columns` groups of rounds its least and largest value: no peak is lost.
 export function thin(data, columns) {
@@ -88,10 +88,12 @@ function createPlot(state, spec) {
   const cursor = svg("path", { class: "cursor" });
   const dots = svg("g");
   const reading = el("span", { class: "reading" });
+  const unit = el("p", { class: "curve-unit" });
   const element = el(
     "figure",
     { class: "curve-frame" },
     el("figcaption", {}, el("span", { class: "curve-title" }, spec.title), reading),
+    unit,
     picture,
   );
   let axes = null;
@@ -117,7 +119,8 @@ function createPlot(state, spec) {
     const nodes = ticks.map(([v, t]) => svg("g", {}, svg("path", { class: "rule", d: `M${PAD.left} ${y(v).toFixed(1)}H${right}` }), label(PAD.left - 5, (y(v) + 3.5).toFixed(1), t, "end")));
     nodes.push(...coverage(x, bottom, scale));
     nodes.push(label(PAD.left, HEIGHT - 4, "1", "middle"), label(right, HEIGHT - 4, whole(nRounds), "end"), label((PAD.left + right) / 2, HEIGHT - 4, "round", "middle"));
-    nodes.push(label(PAD.left - 38, 12, `${spec.unit}${log ? " (log scale)" : ""}`, "start", { class: "axis-name" }));
+    setText(unit, `${spec.unit}${log ? ", log scale" : ""}`);
+    unit.title = unit.textContent;
     for (const line of spec.lines) nodes.push(svg("path", { class: `line ${line.name}`, d: pathOf(thin(line.data, width), x, y, log) }));
     picture.replaceChildren(...nodes, cursor, dots);
   }
@@ -162,7 +165,7 @@ export function createCurves(state) {
   if (curves.loss) losses.push({ name: "ours", title: "transformer ", data: curves.loss });
   if (losses.length) plots.push({ title: "Loss", unit: curves.loss_title, lines: losses, auto: true });
   if (curves.error) plots.push({ title: "Error", unit: "largest |weight − exact weight|", lines: [{ name: "error", title: "", data: curves.error }], log: true });
-  if (curves.range_use) plots.push({ title: "Range use", unit: `largest |asked| / radius${program.radius ? ` ${short(program.radius)}` : ""}`, lines: [{ name: "use", title: "", data: curves.range_use }], auto: true });
+  if (curves.range_use && curves.range_use.some((v) => v !== 0)) plots.push({ title: "Range use", unit: `largest |asked| / radius${program.radius ? ` (${short(program.radius)})` : ""}`, lines: [{ name: "use", title: "", data: curves.range_use }], auto: true });
   const parts = plots.map((spec) => createPlot(state, spec));
   const words = el("p", { class: "soft coverage" }, state.model.coverage());
   const key = losses.length > 1 && el("p", { class: "soft curve-key" }, el("span", { class: "key ours" }), "transformer ", el("span", { class: "key exact" }), "exact optimizer");
@@ -170,9 +173,13 @@ export function createCurves(state) {
   const element = el("section", { class: "panel", id: "curves-panel", "aria-label": "Curves" }, el("header", { class: "panel-head" }, el("h2", {}, "The whole run"), el("span", { class: "soft" }, "click to go to a round")), frame);
   if (!parts.length) frame.prepend(el("p", { class: "unknown" }, "No curves are recorded."));
 
+  let width = 280;
+  function measure() {
+    width = Math.max(frame.clientWidth - 16, 220);
+  }
+
   function update() {
-    const width = Math.max(frame.clientWidth - 6, 220);
     for (const part of parts) part.update(width);
   }
-  return { element, update };
+  return { element, measure, update };
 }

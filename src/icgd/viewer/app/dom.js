@@ -53,8 +53,8 @@ export function setText(node, text) {
 }
 
 // Arrow keys over a row of options of which one is reachable by Tab.
-export function rove(event, { at, count, columns = 1 }) {
-  const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };
+export function rove(event, { at, count, columns = 1, rows = 1 }) {
+  const moves = { ArrowRight: rows, ArrowLeft: -rows, ArrowDown: columns, ArrowUp: -columns };
   let to = at;
   if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return null;
   if (event.key in moves) to = at + moves[event.key];

@@ -23,11 +23,13 @@ export function createGates(gates) {
   const columns = el("div", { class: "gate-groups" });
   const routes = el("div", { class: "routes" });
   const element = el("div", { class: "gates" }, columns, routes);
+  // Names of units without a group say little; dots and their titles do.
+  routes.hidden = groups.size === 1 && groups.has("");
 
   const parts = [...groups].map(([group, members]) => {
     const dots = members.map(({ route }) => el("span", { class: "dot", title: routeText(route) }));
     const tally = el("span", { class: "tally" });
-    const name = el("span", { class: "gate-group-name" }, group || "units");
+    const name = el("span", { class: "gate-group-name" }, group || members.map((m) => m.route).join(", "));
     const box = el("div", { class: "gate-group" }, name, el("span", { class: "dots", "aria-hidden": "true" }, ...dots), tally);
     columns.append(box);
     return { group, members, dots, tally, box };

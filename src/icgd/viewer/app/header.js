@@ -11,8 +11,8 @@ export function summary(trace) {
   const perRound = trace.schedule.length;
   const calls = perRound === 1 ? "one call is a round" : `${perRound} calls make a round`;
   return trace.program.feed === "append"
-    ? `Each call reads the lit blocks of its own prompt and appends the next one; ${calls}. No weight of the transformer ever changes.`
-    : `Each call reads the whole state and replaces it; ${calls}. No weight of the transformer ever changes.`;
+    ? `Each call reads the lit blocks and appends the next one; ${calls}.`
+    : `Each call reads the whole state and replaces it; ${calls}.`;
 }
 
 export function keyNumbers(model) {
@@ -26,7 +26,7 @@ export function keyNumbers(model) {
   if (grid.length) numbers.push(["grid tokens", grid.map(whole).join(", ")]);
   const { error } = trace.curves;
   if (error && error.length) numbers.push(["final error", short(error[error.length - 1], 2)]);
-  if (trace.program.head_error !== null) numbers.push(["promised per head", short(trace.program.head_error, 2)]);
+  if (trace.program.head_error !== null) numbers.push(["head error ≤", short(trace.program.head_error, 2)]);
   return numbers;
 }
 
@@ -87,8 +87,7 @@ export function createHeader(state) {
   const element = el(
     "header",
     { class: "top" },
-    el("div", { class: "titles" }, el("h1", {}, capital(trace.program.title)), el("p", { class: "soft" }, summary(trace))),
-    el("dl", { class: "numbers" }, ...numbers),
+    el("h1", {}, capital(trace.program.title)),
     el(
       "div",
       { class: "tools" },
@@ -96,6 +95,7 @@ export function createHeader(state) {
       theme,
       el("button", { type: "button", class: "tool wide", id: "open-help", title: "Help (?)", onclick: () => help.showModal() }, "help"),
     ),
+    el("div", { class: "facts-line" }, el("p", { class: "soft" }, summary(trace)), el("dl", { class: "numbers" }, ...numbers)),
     help,
     about,
   );

@@ -10,9 +10,9 @@ import { full, plural, shapeText, short } from "./numbers.js";
 import { answer, headWeights, softmax } from "./softmax.js";
 
 export function useText(use, asked, radius) {
-  if (radius === null) return `largest |asked| ${short(asked)}; the range is unlimited`;
-  const share = use ?? asked / radius;
-  return `largest |asked| ${short(asked)}, ${short(100 * share, 2)} % of the certified radius ${short(radius)}`;
+  const share = use ?? (radius ? asked / radius : null);
+  if (share === null || radius === null) return "range unlimited";
+  return `${short(100 * share, 2)} % of radius ${short(radius)}`;
 }
 
 function createGridHeads(tip, state) {
@@ -21,15 +21,14 @@ function createGridHeads(tip, state) {
   const picker = el("input", { type: "number", min: "0", step: "1", class: "head-picker", "aria-label": "Head" });
   const of = el("span", { class: "soft" });
   const fact = el("p", { class: "fact" });
-  const fill = el("div", { class: "use-fill" });
+  const fill = el("span", { class: "use-fill" });
   const use = el("span", { class: "soft" });
   const bump = createBump();
   const missing = el("p", { class: "unknown" }, "Neither weights nor the grid of this bank are recorded.");
   const element = el(
     "div",
     { class: "grid-heads" },
-    el("div", { class: "use" }, el("div", { class: "use-bar", "aria-hidden": "true" }, fill), use),
-    el("div", { class: "asked" }, el("span", { class: "row-name" }, "asked"), asked.element, askedScale),
+    el("div", { class: "asked" }, el("span", { class: "row-name" }, "asked"), asked.element, askedScale, el("span", { class: "use" }, el("span", { class: "use-bar", "aria-hidden": "true" }, fill), use)),
     el("div", { class: "pick" }, el("label", {}, "head ", picker), of, fact),
     bump.element,
     missing,
@@ -51,10 +50,11 @@ function createGridHeads(tip, state) {
     const { radius } = state.model.trace.program;
     fill.style.width = `${100 * Math.min(1, entry.use ?? (radius ? most / radius : 0))}%`;
     setText(use, useText(entry.use, most, radius));
+    use.title = `The largest |asked| is ${short(most)}; heads are certified up to the radius.`;
     asked.update({
       name: `asked by ${entry.bank}`, data: entry.asked.data, shape: [n], away: null,
       drawn: entry.asked.data, scale: signedScale(most), theme: look.theme, marked: head,
-      box: { width: look.width - 150, height: 60, most: 18 },
+      box: { width: Math.max(look.width - 430, 140), height: 60, most: 16 },
     });
     setText(askedScale, `±${short(most)}`);
     picker.max = String(n - 1);
@@ -75,8 +75,10 @@ function createGridHeads(tip, state) {
     setText(fact, `asks ${full(value)}${read === null ? "" : ` · reads ${full(read)}`}`);
     element.dataset.head = head;
     if (!drawable) return;
+    // Recorded weights have single precision; their difference to another head's needs double.
     const rest = softmax(0, grid.linear, grid.offset);
-    bump.update({ levels, weights: found.weights, rest, asked: value, read, width: look.width, recomputed: found.recomputed });
+    const tilt = softmax(value, grid.linear, grid.offset).map((w, k) => w - rest[k]);
+    bump.update({ levels, weights: found.weights, tilt, asked: value, read, width: look.width, recomputed: found.recomputed });
   }
   return { element, update };
 }
@@ -112,6 +114,7 @@ function createTokenHeads(tip) {
 
   function update(entry, _grid, look) {
     const shown = { scores: entry.asked, attention: entry.weights, read: entry.read };
+    const turned = entry.over === "units";
     for (const part of parts) {
       const value = shown[part.name];
       part.element.hidden = !value || !value.data.length;
@@ -123,27 +126,41 @@ function createTokenHeads(tip) {
       setText(part.shape, shapeText(value.shape));
       part.map.update({
         name: part.name, data: value.data, shape: value.shape, away: null, drawn: value.data, scale,
-        theme: look.theme, box: { width: (look.width - 40) / 2, height: 130, most: 14 },
+        theme: look.theme, turned, box: { width: (look.width - 40) / 2, height: turned ? 60 : 130, most: turned ? 10 : 14, stretch: turned },
       });
     }
-    const across = entry.over === "units" ? "one head of the family each" : "tokens they see";
-    setText(note, `${entry.slot}. Rows: ${plural(entry.heads.length, "token")} that ask; columns: ${across}.`);
+    const n = plural(entry.heads.length, "token");
+    setText(note, turned ? `${n} across, a head of the family per row; they ask with ${entry.slot}.` : `Rows: ${n} that ask, with ${entry.slot}; columns: tokens they see.`);
     const [scores] = parts;
-    setText(scores.label, entry.over === "units" ? "asked" : "scores");
+    setText(scores.label, turned ? "asked" : "scores");
   }
   return { element, update };
 }
 
 export function createHeads(tip, state, stage) {
   const tabs = el("div", { class: "banks", role: "group", "aria-label": "Bank of heads" });
+  const body = el("div", { class: "heads-body" });
   const grid = createGridHeads(tip, state);
   const tokens = createTokenHeads(tip);
-  const element = el("div", { class: "heads" }, tabs, grid.element, tokens.element);
+  body.append(tabs, grid.element, tokens.element);
+  // A stack has many stages: what their heads asked is folded away until asked for.
+  const folded = state.model.trace.stages.length > 3;
+  const word = el("summary", {});
+  const element = folded ? el("details", { class: "heads" }, word, body) : el("div", { class: "heads" }, body);
   let chosen = 0;
+  if (folded) element.addEventListener("toggle", () => state.set({}));
+
+  function headline(entries) {
+    const uses = entries.filter((entry) => entry.use !== null).map((entry) => entry.use);
+    const most = uses.length ? `; they use up to ${short(100 * Math.max(...uses), 2)} % of their range` : "";
+    return `${plural(entries.length, "family", "families")} of heads${most}`;
+  }
 
   function update(entries, look) {
     element.hidden = !entries.length;
     if (!entries.length) return;
+    if (folded) setText(word, headline(entries));
+    if (folded && !element.open) return;
     const names = entries.map((entry, i) => `${i} ${entry.bank}`);
     const at = Math.min(chosen, entries.length - 1);
     keyed(tabs, names, (key) => {

@@ -10,6 +10,7 @@ const LARGEST_SIDE = 4096;
 // Rows, columns and size of a cell in a box. Vectors too long for one line are wrapped.
 export function fit(matrix, box) {
   let { rows, cols } = matrix;
+  if (box.cell) return { rows, cols, ...box.cell, wrapped: false };
   let wrapped = false;
   const least = box.least ?? 3;
   const vector = matrix.rows === 1 || matrix.cols === 1;
@@ -33,6 +34,18 @@ export function fit(matrix, box) {
   return { rows, cols, w, h, wrapped };
 }
 
+// The same tensor with its first axis to the right and all others down.
+function turn({ data, shape }) {
+  const cols = shape[0] ?? 1;
+  return { rows: cols ? data.length / cols : 0, cols, shape };
+}
+
+function transposed(data, rows, cols) {
+  const turned = new Float64Array(data.length);
+  for (let r = 0; r < rows; r++) for (let c = 0; c < cols; c++) turned[c * rows + r] = data[r * cols + c];
+  return turned;
+}
+
 export function createHeatmap(tip) {
   const canvas = el("canvas");
   const cursor = el("div", { class: "cell-cursor", hidden: true });
@@ -50,11 +63,20 @@ export function createHeatmap(tip) {
 
   const count = () => (now ? now.data.length : 0);
 
+  // Entry i stands in row and column; across tokens (`turned`) the first axis runs to the right.
+  function placeOf(i) {
+    const { grid, turned } = now;
+    const along = turned ? grid.rows : grid.cols;
+    const [slow, fast] = [Math.floor(i / along), i % along];
+    return turned ? { row: fast, col: slow } : { row: slow, col: fast };
+  }
+
   function frame(box, i) {
     const { grid } = now;
+    const { row, col } = placeOf(i);
     box.hidden = false;
-    box.style.left = `${(i % grid.cols) * grid.w - 1}px`;
-    box.style.top = `${Math.floor(i / grid.cols) * grid.h - 1}px`;
+    box.style.left = `${col * grid.w - 1}px`;
+    box.style.top = `${row * grid.h - 1}px`;
     box.style.width = `${Math.max(grid.w, 3) + 2}px`;
     box.style.height = `${Math.max(grid.h, 3) + 2}px`;
   }
@@ -62,8 +84,9 @@ export function createHeatmap(tip) {
   function show(i, aloud) {
     at = i;
     const { grid, name, shape, data, away } = now;
-    const left = (i % grid.cols) * grid.w;
-    const top = Math.floor(i / grid.cols) * grid.h;
+    const { row, col } = placeOf(i);
+    const left = col * grid.w;
+    const top = row * grid.h;
     frame(cursor, i);
     const whole = element.getBoundingClientRect();
     const box = { left: whole.left + left, top: whole.top + top, width: grid.w };
@@ -82,7 +105,7 @@ export function createHeatmap(tip) {
     const box = element.getBoundingClientRect();
     const col = Math.min(Math.max(Math.floor((event.clientX - box.left) / grid.w), 0), grid.cols - 1);
     const row = Math.min(Math.max(Math.floor((event.clientY - box.top) / grid.h), 0), grid.rows - 1);
-    return Math.min(row * grid.cols + col, count() - 1);
+    return Math.min(now.turned ? col * grid.rows + row : row * grid.cols + col, count() - 1);
   }
 
   element.addEventListener("pointermove", (event) => count() && show(cellUnder(event), false));
@@ -94,21 +117,23 @@ export function createHeatmap(tip) {
   element.addEventListener("keydown", (event) => {
     if (event.key === "Escape") return hide();
     if (!count()) return undefined;
-    const to = rove(event, { at, count: count(), columns: now.grid.cols });
+    const { grid, turned } = now;
+    const to = rove(event, { at, count: count(), columns: turned ? 1 : grid.cols, rows: turned ? grid.rows : 1 });
     if (to !== null) show(to, true);
     return undefined;
   });
 
-  // spec: {name, data, shape, away, scale, drawn, box, theme}; `drawn` is what is coloured.
+  // spec: {name, data, shape, away, scale, drawn, box, theme, turned}; `drawn` is what is coloured,
+  // `turned` runs the first axis to the right.
   function update(spec) {
-    const matrix = asMatrix(spec);
-    const grid = fit(matrix, spec.box);
+    const grid = fit(spec.turned ? turn(spec) : asMatrix(spec), spec.box);
     if (grid.rows > LARGEST_SIDE || grid.cols > LARGEST_SIDE) grid.rows = grid.cols = 0;
     now = { ...spec, grid };
     element.setAttribute("aria-label", `${spec.name}, ${shapeText(spec.shape)}. Arrow keys read cells.`);
     element.dataset.slot = spec.name;
     element.dataset.shape = spec.shape.join("x");
     element.classList.toggle("lined", grid.w >= 7 && grid.h >= 7);
+    element.classList.toggle("fine", grid.w < 1 || grid.h < 1);
     element.style.setProperty("--w", `${grid.w}px`);
     element.style.setProperty("--h", `${grid.h}px`);
     element.style.width = `${grid.cols * grid.w}px`;
@@ -125,7 +150,10 @@ export function createHeatmap(tip) {
     if (canvas.height !== grid.rows) canvas.height = Math.max(grid.rows, 1);
     if (!grid.rows || !grid.cols) return context.clearRect(0, 0, canvas.width, canvas.height);
     const image = context.createImageData(grid.cols, grid.rows);
-    if (spec.drawn) paint(image.data, spec.drawn, spec.scale, palette(spec.theme));
+    if (spec.drawn) {
+      const drawn = spec.turned ? transposed(spec.drawn, grid.cols, grid.rows) : spec.drawn;
+      paint(image.data, drawn, spec.scale, palette(spec.theme));
+    }
     context.putImageData(image, 0, 0);
     return undefined;
   }

@@ -20,12 +20,15 @@ function createMini(tip) {
   const element = el("figure", { class: "mini" }, map.element, el("figcaption", {}, name, scale));
   function update(slot, value, theme) {
     const most = largest(value.data);
+    // Slots of many tokens lie down, tokens across, as in the state matrix.
+    const turned = slot.each === true && value.shape.length > 0 && value.shape[0] > 1;
     setText(name, slot.name);
     setText(scale, value.data.length === 1 ? short(value.data[0]) : `±${short(most, 2)}`);
     element.title = slot.meaning;
     map.update({
       name: slot.name, data: value.data, shape: value.shape, away: null, drawn: value.data,
-      scale: signedScale(most), theme, box: { width: 66, height: 34, most: 12, least: 2 },
+      scale: signedScale(most), theme, turned,
+      box: turned ? { width: 176, height: 40, most: 9, least: 0.5, stretch: true } : { width: 66, height: 34, most: 12, least: 2 },
     });
   }
   return { element, update };
@@ -33,47 +36,57 @@ function createMini(tip) {
 
 function createStage(info, i, tip, state) {
   const gates = createGates(info.gates);
+  const carried = el("p", { class: "soft rest" });
   const heads = createHeads(tip, state, info.name);
   const minis = el("div", { class: "minis" });
-  const rest = el("p", { class: "soft rest" });
+  // A few units without groups stand in the headline, a router has lines of its own.
+  const inline = info.gates.length < 5 && !info.gates.some((name) => name.includes(":"));
   const element = el(
     "li",
-    { class: "stage", "data-stage": i, "data-kind": info.kind },
-    el("div", { class: "stage-head" }, el("span", { class: "stage-name" }, info.name), el("span", { class: "stage-kind" }, KIND_TEXT[info.kind]), el("span", { class: "soft stage-title" }, info.title)),
-    gates.element,
+    { class: "stage", "data-stage": i, "data-stage-kind": info.kind },
+    el(
+      "div",
+      { class: "stage-head" },
+      el("span", { class: "stage-name" }, info.name),
+      el("span", { class: "stage-kind" }, KIND_TEXT[info.kind]),
+      el("span", { class: "soft stage-title" }, info.title),
+      inline && gates.element,
+    ),
+    !inline && gates.element,
     heads.element,
-    minis,
-    rest,
+    el("div", { class: "hands-on" }, minis, carried),
   );
 
   // What the last stage gives back is the block that is written; it is not stored twice.
-  function update(entry, kind, width, slots) {
+  function update(entry, { kind, width, slots, before }) {
     if (info.gates.length) gates.update(entry.open, kind);
     gates.element.hidden = !info.gates.length;
     heads.update(entry.heads, { theme: state.shown, width });
     const known = new Map(info.slots.map((slot) => [slot.name, slot]));
-    const shown = [...slots].filter(([, value]) => value.data.length && largest(value.data) > 0);
-    const names = shown.map(([name]) => name);
-    keyed(minis, names, () => createMini(tip)).forEach((mini, k) => {
-      const [name, value] = shown[k];
+    const filled = [...slots].filter(([, value]) => value.data.length && largest(value.data) > 0);
+    const [fresh, same] = [[], []];
+    for (const pair of filled) (sameAs(before?.get(pair[0]), pair[1]) ? same : fresh).push(pair);
+    keyed(minis, fresh.map(([name]) => name), () => createMini(tip)).forEach((mini, k) => {
+      const [name, value] = fresh[k];
       mini.update(known.get(name) ?? { name, meaning: "" }, value, state.shown);
     });
-    const zero = info.slots.filter((slot) => !names.includes(slot.name));
-    setText(rest, zero.length && names.length ? restText(zero, state) : "");
-    rest.title = zero.map((slot) => slot.name).join(", ");
+    setText(carried, same.length ? `unchanged: ${same.map(([name]) => name).join(", ")}` : "");
   }
   return { element, update };
 }
 
-function restText(zero, state) {
-  const same = state.model.trace.stages.length > 3;
-  const names = zero.slice(0, 6).map((slot) => slot.name).join(", ");
-  const more = zero.length > 6 ? `, … (${zero.length} in all)` : "";
-  return same ? "" : `zero: ${names}${more}`;
+// Equal tensors share their place in the file, so a view of the same place is the same tensor.
+function sameAs(a, b) {
+  if (!a || a.data.length !== b.data.length) return false;
+  const place = a.data.buffer === b.data.buffer && a.data.byteOffset === b.data.byteOffset;
+  return place || (a.data.length === 1 && a.data[0] === b.data[0]);
 }
 
 function badges(container, blocks, state) {
-  keyed(container, blocks, (b) => {
+  // Of a long row its two ends say enough; the strip above shows the rest.
+  const shown = blocks.length > 5 ? [...blocks.slice(0, 2), "…", blocks[blocks.length - 1]] : blocks;
+  keyed(container, shown, (b) => {
+    if (b === "…") return { element: el("span", {}, b) };
     const kind = (state.model.kindIndex.get(state.model.trace.blocks[b].kind) ?? 0) % 8;
     return {
       element: el("button", { type: "button", class: "block-badge", "data-kind": kind, onclick: () => state.choose(b), title: `${state.model.label(b)}, ${state.model.originText(b)}` }, state.model.label(b)),
@@ -92,11 +105,15 @@ export function createLayer(tip, state) {
   const element = el(
     "section",
     { class: "panel", id: "layer-panel", "aria-label": "The layer" },
-    el("header", { class: "panel-head" }, el("h2", {}, "The frozen layer"), count, el("span", { class: "flow" }, "sees ", sees, " does ", kind, " writes ", writes)),
+    el("header", { class: "panel-head" }, el("h2", {}, stages.length > 3 ? "The frozen layers" : "The frozen layer"), count, el("span", { class: "flow" }, "sees ", sees, " does ", kind, " writes ", writes)),
     el("div", { class: "panel-scroll" }, list, none),
   );
   const parts = stages.map((info, i) => createStage(info, i, tip, state));
   list.append(...parts.map((part) => part.element));
+  let width = 480;
+  function measure() {
+    width = Math.max(list.clientWidth - 26, 240);
+  }
 
   function update() {
     const { step, model } = state;
@@ -106,11 +123,13 @@ export function createLayer(tip, state) {
     badges(writes, [step.writes], state);
     none.hidden = step.stages.length > 0;
     list.hidden = !none.hidden;
-    const width = Math.max(list.clientWidth - 26, 240);
+    let before = null;
     step.stages.forEach((entry, i) => {
       const last = i === parts.length - 1;
-      parts[i].update(entry, at.kind, width, last && !entry.slots.size ? model.trace.blocks[step.writes].slots : entry.slots);
+      const slots = last && !entry.slots.size ? model.trace.blocks[step.writes].slots : entry.slots;
+      parts[i].update(entry, { kind: at.kind, width, slots, before });
+      before = entry.slots;
     });
   }
-  return { element, update };
+  return { element, measure, update };
 }

@@ -97,13 +97,20 @@ function build(model) {
   document.body.replaceChildren(header.element, timeline.element, strip.element, main, tip.element, tip.spoken);
   document.title = `${clip(model.trace.program.title, 60)} – icgd trace`;
   const draw = () => parts.forEach((part) => part.update());
+  // Sizes and colours are asked of the browser here only: asking between writes would make it lay out
+  // the page several times a step.
+  const measure = () => parts.forEach((part) => part.measure?.());
+  const redraw = () => {
+    measure();
+    draw();
+  };
   state.restore(parseHash(location.hash));
-  state.subscribe(draw);
+  state.subscribe((_, patch) => ("shown" in patch ? redraw() : draw()));
   keepLink(state);
   keepPlaying(state);
   listen(state, header);
-  addEventListener("resize", draw);
-  draw();
+  addEventListener("resize", redraw);
+  redraw();
   return state;
 }
 
@@ -115,6 +122,7 @@ async function start() {
     // The text is megabytes and no longer needed.
     holder.remove();
     const state = build(new Model(trace));
+    performance.mark("icgd-ready");
     document.body.dataset.ready = state ? "yes" : "empty";
     if (state) state.subscribe(() => (document.body.dataset.position = state.position));
     if (state) document.body.dataset.position = state.position;

@@ -115,7 +115,8 @@ export class Model {
       kind: planned.kind,
       layer,
       type: layer > 0 ? `${planned.kind}, layer ${layer}` : planned.kind,
-      title: planned.title,
+      // "update: one step of …" stands behind the word "update" already.
+      title: planned.title.startsWith(`${planned.kind}: `) ? planned.title.slice(planned.kind.length + 2) : planned.title,
     };
   }
 

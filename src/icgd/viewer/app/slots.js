@@ -5,6 +5,7 @@ import { decades, palette, signedScale } from "./colours.js";
 import { el, keyed, setText } from "./dom.js";
 import { createHeatmap, drawLegend } from "./heatmap.js";
 import { full, plural, shapeText, short } from "./numbers.js";
+import { createStateMatrix } from "./statematrix.js";
 
 const noScale = { name: "size", low: 0, high: 0, index: () => -1 };
 
@@ -44,18 +45,12 @@ function createRow(tip) {
   const name = el("span", { class: "slot-name" });
   const shape = el("span", { class: "slot-shape" });
   const meaning = el("span", { class: "slot-meaning" });
-  const low = el("span");
-  const high = el("span");
-  const bar = el("canvas", { "aria-hidden": "true" });
-  const legend = el("span", { class: "legend" }, low, bar, high);
-  const unknown = el("p", { class: "unknown", hidden: true }, "no exact value recorded");
+  const range = el("span", { class: "slot-range" });
   const element = el(
     "section",
     { class: "slot" },
-    el("div", { class: "slot-head" }, name, shape, legend),
-    meaning,
+    el("div", { class: "slot-head" }, name, shape, meaning, range),
     el("div", { class: "map-scroll" }, map.element),
-    unknown,
   );
 
   function update(view, look) {
@@ -64,12 +59,9 @@ function createRow(tip) {
     setText(name, view.name);
     setText(shape, shapeText(view.value.shape));
     setText(meaning, view.meaning);
+    meaning.title = view.meaning;
     element.dataset.slot = view.name;
-    unknown.hidden = !byDifference || view.away !== null;
-    legend.hidden = byDifference && view.away === null;
-    setText(low, byDifference && !scale.high ? "exactly 0" : short(scale.low));
-    setText(high, byDifference && !scale.high ? "" : short(scale.high));
-    drawLegend(bar, scale, look.theme);
+    setText(range, byDifference ? differenceText(view.away) : `±${short(scale.high)}`);
     const matrix = asMatrix(view.value);
     const tall = matrix.rows > 64 ? 3 : 0;
     map.update({
@@ -82,6 +74,31 @@ function createRow(tip) {
       theme: look.theme,
       box: { width: look.width, height: look.height, most: 20, tall, stretch: matrix.rows > 64 },
     });
+  }
+  return { element, update };
+}
+
+function differenceText(away) {
+  if (!away) return "exact value not known";
+  const most = largest(away);
+  return most ? `≤ ${short(most, 2)}` : "exact";
+}
+
+// What colours mean, once for all slots: their own range, or one scale of differences.
+function createLegend() {
+  const low = el("span");
+  const high = el("span");
+  const bar = el("canvas", { "aria-hidden": "true" });
+  const words = el("span", { class: "legend-words" });
+  const element = el("p", { class: "legend" }, low, bar, high, words);
+  function update(look) {
+    const byDifference = look.colourBy === "difference";
+    const known = !byDifference || look.scale.high > 0;
+    for (const node of [low, bar, high]) node.hidden = !known;
+    setText(low, byDifference ? short(look.scale.low) : "−r");
+    setText(high, byDifference ? short(look.scale.high) : "+r");
+    setText(words, byDifference ? (known ? "|difference|, log; blank: 0 or unknown" : "no difference other than 0") : "r beside each slot as ±r");
+    if (known) drawLegend(bar, byDifference ? look.scale : signedScale(1), look.theme);
   }
   return { element, update };
 }
@@ -126,6 +143,8 @@ export function createSlots(tip, state) {
   const chips = el("div", { class: "chips" });
   const rows = el("div", { class: "slot-rows" });
   const zeros = el("p", { class: "soft zeros" });
+  const matrix = createStateMatrix(tip);
+  const legend = createLegend();
   const radio = (value, title) =>
     el("label", {}, el("input", {
       type: "radio", name: "colour-by", value, checked: value === "value",
@@ -145,8 +164,14 @@ export function createSlots(tip, state) {
     el("p", { class: "origin" }, origin),
     kind,
     away,
-    el("div", { class: "panel-scroll", tabindex: "-1" }, chips, rows, zeros),
+    legend.element,
+    el("div", { class: "panel-scroll", tabindex: "-1" }, chips, matrix.element, rows, zeros),
   );
+
+  let width = 266;
+  function measure() {
+    width = Math.max(element.clientWidth - 34, 120);
+  }
 
   function update() {
     const { model } = state;
@@ -154,9 +179,9 @@ export function createSlots(tip, state) {
     const block = model.trace.blocks[b];
     const { views, zero } = slotViews(model.trace.layout, block);
     const scalars = views.filter((view) => view.value.shape.length === 0);
-    const tensors = views.filter((view) => view.value.shape.length > 0 && volume(view.value.shape) > 0);
-    const width = Math.max(element.clientWidth - 34, 120);
-    const look = { colourBy: state.colourBy, theme: state.shown, width, height: 168, scale: noScale };
+    const own = views.filter((view) => block.tokens > 1 && view.each && view.value.shape[0] === block.shown);
+    const tensors = views.filter((view) => !own.includes(view) && view.value.shape.length > 0 && volume(view.value.shape) > 0);
+    const look = { colourBy: state.colourBy, theme: state.shown, width, height: 168, tall: 300, scale: noScale };
     if (state.colourBy === "difference") {
       look.scale = decades(views.filter((v) => v.away).map((v) => v.away)) ?? noScale;
     }
@@ -165,15 +190,18 @@ export function createSlots(tip, state) {
     label.dataset.kind = (model.kindIndex.get(block.kind) ?? 0) % 8;
     setText(origin, model.originText(b) + tokensText(block));
     setText(kind, model.kindTitles.get(block.kind) ?? "");
+    kind.title = kind.textContent;
     const most = largestDifference(views);
     setText(away, most === null ? "No exact values recorded for this block." : awayText(most));
+    legend.update(look);
+    matrix.update(own, look);
     keyed(chips, scalars.map((v) => v.name), () => createChip(tip)).forEach((c, i) => c.update(scalars[i], look));
     keyed(rows, tensors.map((v) => v.name), () => createRow(tip)).forEach((r, i) => r.update(tensors[i], look));
     setText(zeros, zero.length ? `Exactly zero: ${zero.join(", ")}` : "");
     const checked = state.colourBy === "value" ? values : differences;
     checked.firstChild.checked = true;
   }
-  return { element, update };
+  return { element, measure, update };
 }
 
 function awayText(most) {

@@ -80,8 +80,18 @@ export function createStrip(state) {
     reveal(to);
     track.querySelector('[aria-selected="true"]')?.focus();
   });
-  const room = () => Math.max(Math.floor(track.clientWidth / PITCH), 3);
+  let width = 600;
+  let colours = { ink: "#000", kinds: [] };
+  const room = () => Math.max(Math.floor(width / PITCH), 3);
   let shownWindow = { from: 0, to: 0 };
+
+  function measure() {
+    width = track.clientWidth || 600;
+    const style = getComputedStyle(bar);
+    const kinds = Array.from({ length: 8 }, (_, k) => style.getPropertyValue(`--kind-${k}`));
+    colours = { ink: style.getPropertyValue("--ink"), kinds };
+    overviewDrawn = "";
+  }
 
   function reveal(place) {
     if (place < shownWindow.from) state.set({ windowStart: place });
@@ -128,23 +138,22 @@ export function createStrip(state) {
 
   function markOf(block) {
     if (block.origin === "prompt") return replace ? "start" : "given";
-    return `${replace ? "it." : "r."} ${whole(block.round)}`;
+    return `${block.origin === "earlier" ? "… " : ""}round ${whole(block.round)}`;
   }
 
   function drawArcs(shown, lit) {
     const target = shown.indexOf(state.step.writes);
     const paths = [];
-    const width = track.clientWidth;
     arcs.setAttribute("viewBox", `0 0 ${width} ${ARCS}`);
     if (target >= 0) {
       shown.forEach((b, i) => {
         if (!lit.has(b) || i === target) return;
-        const x0 = (i + 0.5) * PITCH - 4;
-        const x1 = (target + 0.5) * PITCH - 4;
-        const top = Math.max(2, ARCS - 8 - Math.abs(target - i) * 3);
+        const x0 = i * PITCH + 26;
+        const x1 = target * PITCH + 26;
+        const top = Math.max(-4, ARCS - 12 - Math.abs(target - i) * 3);
         paths.push(svg("path", { d: `M${x0} ${ARCS} C${x0} ${top},${x1} ${top},${x1} ${ARCS - 1}`, class: "arc" }));
       });
-      const x = (target + 0.5) * PITCH - 4;
+      const x = target * PITCH + 26;
       if (paths.length) paths.push(svg("path", { d: `M${x - 4} ${ARCS - 6} L${x} ${ARCS - 1} L${x + 4} ${ARCS - 6}`, class: "arc" }));
     }
     arcs.replaceChildren(...paths);
@@ -174,29 +183,44 @@ export function createStrip(state) {
     return drawn < n ? `${what} so far, ${drawn} drawn · this step sees ${seen}` : `${what} so far · this step sees ${seen}`;
   }
 
-  function drawOverview(from, to, n, lit) {
-    const width = bar.clientWidth || 600;
+  // All blocks as they will be, drawn once; each step then adds what has come, is seen and is shown.
+  const all = el("canvas");
+  let overviewDrawn = "";
+
+  function drawAll(scale) {
+    all.width = width;
+    all.height = 5;
+    const context = all.getContext("2d");
     const total = model.order.length;
-    const scale = width / total;
-    if (bar.width !== width) bar.width = width;
-    bar.height = 10;
-    const context = bar.getContext("2d");
-    const style = getComputedStyle(bar);
-    const ink = style.getPropertyValue("--ink");
-    const kinds = Array.from({ length: 8 }, (_, k) => style.getPropertyValue(`--kind-${k}`));
     // At most one rectangle per pixel, however many blocks there are.
     const stride = Math.max(1, Math.floor(1 / scale));
     for (let place = 0; place < total; place += stride) {
       const block = model.trace.blocks[model.order[place]];
-      context.globalAlpha = place < n ? 0.75 : 0.16;
-      context.fillStyle = kinds[(model.kindIndex.get(block.kind) ?? 0) % 8];
-      context.fillRect(place * scale, 3, Math.max(scale * stride - (scale > 4 ? 1 : 0), 0.8), 5);
+      context.fillStyle = colours.kinds[(model.kindIndex.get(block.kind) ?? 0) % 8];
+      context.fillRect(place * scale, 0, Math.max(scale * stride - (scale > 4 ? 1 : 0), 0.8), 5);
     }
+  }
+
+  function drawOverview(from, to, n, lit) {
+    const scale = width / model.order.length;
+    const key = `${width} ${state.shown}`;
+    if (overviewDrawn !== key) {
+      drawAll(scale);
+      bar.width = width;
+      bar.height = 10;
+      overviewDrawn = key;
+    }
+    const context = bar.getContext("2d");
+    context.clearRect(0, 0, width, 10);
+    context.globalAlpha = 0.16;
+    context.drawImage(all, 0, 3);
+    context.globalAlpha = 0.75;
+    const grown = Math.max(n * scale, 1);
+    context.drawImage(all, 0, 0, grown, 5, 0, 3, grown, 5);
     context.globalAlpha = 1;
-    context.fillStyle = ink;
+    context.fillStyle = context.strokeStyle = colours.ink;
     for (const b of lit) context.fillRect(model.placeOf[b] * scale, 0, Math.max(scale - 1, 1.5), 2);
-    context.strokeStyle = ink;
     context.strokeRect(from * scale + 0.5, 1.5, Math.max((to - from) * scale - 1, 3), 8);
   }
-  return { element, update };
+  return { element, measure, update };
 }

@@ -155,9 +155,13 @@ export function createTimeline(state) {
     }
   }
 
+  let width = 600;
+  function measure() {
+    width = slider.clientWidth || 600;
+  }
+
   let drawn = "";
   function update() {
-    const width = slider.clientWidth || 600;
     const look = `${width} ${state.shown}`;
     if (look !== drawn) {
       lines = tracks(model, width);
@@ -190,5 +194,5 @@ export function createTimeline(state) {
     if (at.step === at.ofSteps && after) return `the next ${plural(after, "round")} not recorded in detail`;
     return "";
   }
-  return { element, update };
+  return { element, measure, update };
 }
