@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from icgd.problems import residual_loss as residual_loss
     from icgd.program import Program as Program
     from icgd.program import Run as Run
+    from icgd.runtime.recorder import Recorder as Recorder
+    from icgd.trace import Trace as Trace
+    from icgd.verification.record import record_trace as record_trace
     from icgd.verification.verify import verify as verify
 
 _HOMES = {
@@ -85,6 +88,9 @@ _HOMES = {
     "residual_loss": "problems",
     "Program": "program",
     "Run": "program",
+    "Recorder": "runtime.recorder",
+    "Trace": "trace",
+    "record_trace": "verification.record",
     "verify": "verification.verify",
 }
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from icgd.layout import Layout
 from icgd.nn.structured import Builder
+from icgd.nn.views import Grid
 
 
 class DenseAttention(nn.Module, ABC):
@@ -42,6 +43,10 @@ class AttentionLayer(nn.Module, ABC):
     @abstractmethod
     def emit(self, b: Builder, radius: float) -> None:
         """Describe the whole layer, residual included, on symbolic values."""
+
+    @abstractmethod
+    def grids(self) -> dict[str, Grid]:
+        """The tokens that banks of heads attend over, by the label they are watched under."""
 
     @abstractmethod
     def dense(self, n_columns: int) -> DenseAttention:

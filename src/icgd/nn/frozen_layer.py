@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor, nn
 
 from icgd.layout import Layout
+from icgd.nn.views import Grid, StageOutline
 
 
 class FrozenLayer(nn.Module, ABC):
@@ -25,6 +26,14 @@ class FrozenLayer(nn.Module, ABC):
     @abstractmethod
     def layouts(self) -> dict[str, Layout]:
         """Named layouts beside the block's own, saved with the weights."""
+
+    @abstractmethod
+    def stages(self) -> list[StageOutline]:
+        """What a token goes through, in order."""
+
+    def grids(self) -> dict[str, Grid]:
+        """Grid tokens of its banks of heads, where it has any, by label."""
+        return {}
 
     @abstractmethod
     def dense_parameters(self, n_columns: int) -> int:

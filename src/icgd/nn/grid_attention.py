@@ -22,6 +22,7 @@ from icgd.nn.attention_layer import AttentionLayer, DenseAttention
 from icgd.nn.feedforward import frozen
 from icgd.nn.grid_reader import FACTORED_LIMIT, PairReader, read_shifted
 from icgd.nn.structured import ZERO, Builder, Reg, Value, Zero, once_fixed, uniform
+from icgd.nn.views import Grid
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,12 @@ class GridAttention(AttentionLayer):
         """The number p of grid tokens."""
         return self.levels.numel()
 
+    def grids(self) -> dict[str, Grid]:
+        """See AttentionLayer; all banks share one grid."""
+        level = self.levels.data
+        made = Grid(level, self.linear.data, self.quadratic.data, level)
+        return {f"attention.{b.name}": made for b in self.head_banks() if b.is_plain()}
+
     def head_banks(self) -> list[HeadBank]:
         """The banks, typed."""
         return [bank for bank in self.banks.values() if isinstance(bank, HeadBank)]
@@ -177,8 +184,10 @@ class GridAttention(AttentionLayer):
         if not isinstance(query, Reg):
             return
         asked = [slot for slot in bank.query if not isinstance(b.read(slot), Zero)]
-        b.watch(f"attention.{bank.name}", "+".join(asked) or next(iter(bank.query)), query)
+        slots = "+".join(asked) or next(iter(bank.query))
+        b.watch(f"attention.{bank.name}", slots, query)
         hat = b.hat(query, reader) if plain else self._mixed_read(b, bank, query)
+        b.heads(f"attention.{bank.name}", slots, query, hat)
         for path in bank.paths:
             source = b.read(path.source)
             if isinstance(source, Zero):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from icgd.errors import InvalidParameter
 from icgd.nn.attention import attention
 from icgd.nn.feedforward import frozen
 from icgd.nn.structured import once_fixed
+from icgd.nn.views import HeadView, Interest, StageKind
 
 Look = Callable[[str, Tensor, float], None]
 """Called with (what was asked, the numbers, the range they must keep to)."""
@@ -55,7 +57,7 @@ class HeadFamily(nn.Module):
 
     def __init__(
         self, features: Sequence[Feature], a: Tensor, c: Tensor, source: Tensor, target: Tensor,
-        own: Tensor, *, scale: float = 1.0, activation: str = "relu", dtype: torch.dtype,
+        own: Tensor, *, scale: float = 1.0, activation: Any = "relu", dtype: torch.dtype,
     ) -> None:  # fmt: skip
         super().__init__()
         if activation not in ACTIVATIONS:
@@ -66,7 +68,8 @@ class HeadFamily(nn.Module):
         self._compiled = [p.data.clone() for p in self.parameters()]
         self.labels = [f.label for f in features]
         self.reach = [f.reach for f in features]
-        self.n_features, self.activation = len(features), activation
+        self.n_features = len(features)
+        self.activation: StageKind = activation
         for i, feature in enumerate(features):
             self.register_buffer(f"query_{i}", feature.query, persistent=False)
             self.register_buffer(f"key_{i}", feature.key, persistent=False)
@@ -142,6 +145,21 @@ class HeadFamily(nn.Module):
             out = out + _gather(moved, target[part], tokens.shape[-1])
         assert isinstance(out, Tensor)
         return out
+
+    def view(self, name: str, tokens: Tensor, interest: Interest) -> HeadView | None:
+        """What units ask in some tokens, and the sum of their heads; None where every pair has its own."""
+        if not (self.same_query or self.same_key):
+            return None
+        first = tokens[:1]
+        q_side = first if self.same_query and not self.same_key else tokens
+        k_side = first if self.same_key else tokens
+        parts = [p.along(q_side, k_side) for p in self._pairs]
+        features = torch.stack(torch.broadcast_tensors(*parts), dim=-1)[..., : interest.tokens, :]
+        rows = interest.of_tokens(features.shape[0])
+        return HeadView(
+            name, " * ".join(self.labels), "units", asked=features[rows, :, 0], heads=rows,
+            read=self._weigh(features[rows]), radius=self.reach[0],
+        )  # fmt: skip
 
     def sparse(self, tokens: Tensor, look: Look) -> Tensor:
         """What the family adds, (..., T, width), over all pairs of tokens."""

@@ -8,6 +8,7 @@ from icgd.layout import Layout
 from icgd.nn.attention_layer import AttentionLayer, DenseAttention
 from icgd.nn.feedforward import DenseFeedForward, FeedForward
 from icgd.nn.frozen_layer import FrozenLayer
+from icgd.nn.views import Grid, StageOutline
 
 
 class Layer(FrozenLayer):
@@ -36,6 +37,27 @@ class Layer(FrozenLayer):
     def layouts(self) -> dict[str, Layout]:
         """See FrozenLayer."""
         return self.attention.layouts()
+
+    def stages(self) -> list[StageOutline]:
+        """See FrozenLayer."""
+        return [
+            StageOutline(
+                "pre", "feed_forward", "Feed-forward: gates that pick what this step needs",
+                self.pre.target, tuple(self.pre.parts),
+            ),
+            StageOutline(
+                "attention", "softmax", "Softmax heads over grid tokens: they multiply",
+                self.attention.layout,
+            ),
+            StageOutline(
+                "post", "feed_forward", "Feed-forward: activation, and the block that is written",
+                self.post.target, tuple(self.post.parts),
+            ),
+        ]  # fmt: skip
+
+    def grids(self) -> dict[str, Grid]:
+        """See FrozenLayer."""
+        return self.attention.grids()
 
     def dense_parameters(self, n_columns: int) -> int:
         """See FrozenLayer."""

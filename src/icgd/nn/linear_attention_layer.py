@@ -13,6 +13,7 @@ from icgd.nn.attention import attention
 from icgd.nn.feedforward import frozen
 from icgd.nn.frozen_layer import FrozenLayer
 from icgd.nn.structured import once_fixed
+from icgd.nn.views import HeadView, Interest, StageOutline
 
 
 class LinearAttentionLayer(FrozenLayer):
@@ -51,6 +52,20 @@ class LinearAttentionLayer(FrozenLayer):
     def layouts(self) -> dict[str, Layout]:
         """See FrozenLayer: its tokens are the prompt's own."""
         return {}
+
+    def stages(self) -> list[StageOutline]:
+        """See FrozenLayer."""
+        title = "Linear attention of the last token to the whole prompt"
+        return [StageOutline("attention", "linear", title, self.layout)]
+
+    def views(self, tokens: Tensor, interest: Interest) -> list[HeadView]:
+        """What the last token asks of the prompt (T, width), and the weight it gives each answer."""
+        score = ((tokens[-1:] @ self.W.T) @ tokens.mT)[:, : interest.tokens]
+        return [
+            HeadView(
+                "attention", "z", "tokens", score, [len(tokens) - 1], None, score / self.n_data
+            )
+        ]
 
     def forward(self, tokens: Tensor) -> Tensor:
         """f(Z): every token asks every token, (..., T, width)."""

@@ -23,6 +23,7 @@ from icgd.nn.dense_sample_attention import DenseSampleAttention, DenseSampleBank
 from icgd.nn.feedforward import frozen
 from icgd.nn.grid_reader import ProductReader, table_reader
 from icgd.nn.structured import Builder, Const, Reg, Value, Zero, once_fixed, uniform
+from icgd.nn.views import Grid, grid_of
 
 
 @dataclass(frozen=True)
@@ -118,9 +119,11 @@ class SampleBank(nn.Module):
         rates = [self.rates[label].data for label in reads]
         factor = self._factor(b, list(reads.values()), rates)
         first = next(iter(reads.values()))
-        if self.watched and isinstance(first, Reg):
+        if isinstance(first, Reg):
             slots = "+".join(term.key for term in next(iter(self.readings.values())))
-            b.watch(f"attention.{self.name}", slots, first)
+            if self.watched:
+                b.watch(f"attention.{self.name}", slots, first)
+            b.heads(f"attention.{self.name}", slots, first, factor)
         return [(path, factor) for path in self.paths if not isinstance(b.read(path.source), Zero)]
 
     def _factor(self, b: Builder, reads: list[Value], rates: list[Tensor]) -> Reg:
@@ -207,6 +210,16 @@ class SampleAttention(AttentionLayer):
     def layouts(self) -> dict[str, Layout]:
         """Named layouts of the tokens this attention works on."""
         return {"working": self.layout}
+
+    def grids(self) -> dict[str, Grid]:
+        """See AttentionLayer; a bank that reads two numbers has a grid of pairs, which is not shown."""
+        return {
+            f"attention.{bank.name}": grid_of(
+                next(iter(bank.rates.values())).data, bank.offset.data, bank.values.data
+            )
+            for bank in self.sample_banks()
+            if len(bank.readings) == 1
+        }
 
     def emit(self, b: Builder, radius: float) -> None:
         """All banks; factors of the same sample slot and target are added before collecting."""

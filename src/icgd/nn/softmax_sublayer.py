@@ -18,6 +18,7 @@ from icgd.nn.feedforward import frozen
 from icgd.nn.head_family import Look
 from icgd.nn.stack import Sublayer, SublayerCounts
 from icgd.nn.structured import once_fixed
+from icgd.nn.views import HeadView, Interest, StageKind
 
 Rows = Sequence[tuple[str, float | Tensor]]
 """(slot, factor) of a linear map of a token: a number for the slot as it is, a matrix (r, size) for a map."""
@@ -110,6 +111,9 @@ class SoftmaxSublayer(Sublayer):
     Differs from the paper: tokens are rows.
     """
 
+    kind: StageKind = "softmax"
+    title = "Softmax heads over tokens"
+
     def __init__(self, heads: Mapping[str, SoftmaxHead], *, causal: bool = False) -> None:
         super().__init__()
         self.heads = nn.ModuleDict(dict(heads))
@@ -152,6 +156,22 @@ class SoftmaxSublayer(Sublayer):
             V.index_add_(0, head.get_buffer("target"), head.get_parameter("value"))
             out = out + attention(tokens @ Q.T, tokens @ K.T, tokens @ V.T, mask=mask)
         return out
+
+    def views(self, tokens: Tensor, interest: Interest) -> list[HeadView]:
+        """See Sublayer."""
+        mask, shown = self.mask(len(tokens), tokens), slice(0, interest.tokens)
+        rows, made = interest.of_tokens(len(tokens)), []
+        for name, head in self.heads.items():
+            assert isinstance(head, SoftmaxHead)
+            score = head.part("query", tokens)[rows] @ head.part("key", tokens).mT
+            if mask is not None:
+                score = score.masked_fill(~mask[rows], -torch.inf)
+            weights = torch.softmax(score, dim=-1)
+            asked = score.masked_fill(score.isinf(), 0.0)  # what is masked has weight 0
+            made.append(
+                HeadView(name, head.label, "tokens", asked[:, shown], rows, None, weights[:, shown])
+            )
+        return made
 
     def counts(self, width: int) -> SublayerCounts:
         """See Sublayer."""

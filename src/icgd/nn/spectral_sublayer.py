@@ -17,6 +17,7 @@ from icgd.nn.grid_reader import table_reader
 from icgd.nn.head_family import Look
 from icgd.nn.stack import Sublayer, SublayerCounts
 from icgd.nn.structured import once_fixed
+from icgd.nn.views import Grid, HeadView, Interest, StageKind, grid_of
 
 
 class SpectralSublayer(Sublayer):
@@ -26,6 +27,9 @@ class SpectralSublayer(Sublayer):
     rates, offset, levels  (p,): the grid tokens         radius  range in which they are certified
     causal           whether token i sees heads of tokens s <= i only
     """
+
+    kind: StageKind = "softmax"
+    title = "Softmax heads over grid tokens, one head per token: they multiply"
 
     def __init__(
         self, query: Tensor, key: Tensor, value: Tensor, target: Tensor, *, rates: Tensor,
@@ -90,6 +94,35 @@ class SpectralSublayer(Sublayer):
                 made = made * (torch.arange(n) >= s).to(made).unsqueeze(-1)
             out.index_add_(-1, self.get_buffer("target"), made)
         return out
+
+    def grid(self) -> Grid:
+        """See Sublayer."""
+        rates, offset, levels = (self.get_parameter(n) for n in ("rates", "offset", "levels"))
+        return grid_of(rates.data, offset.data, levels.data)
+
+    def views(self, tokens: Tensor, interest: Interest) -> list[HeadView]:
+        """See Sublayer: what tokens ask each other, and the heads of the token that asks for most."""
+        s = (tokens @ self.get_parameter("query").T) @ (tokens @ self.get_parameter("key").T).mT
+        s = s.tril() if self.causal else s
+        read, rows, shown = (
+            self._reader()(s),
+            interest.of_tokens(len(tokens)),
+            slice(0, interest.tokens),
+        )
+        read = read.tril() if self.causal else read
+        asking = int(s.abs().amax(dim=-1).argmax())
+        heads = interest.of_heads(s[asking])
+        slot = f"{self.label}, token {asking + 1} asks"
+        return [
+            HeadView(
+                "products", self.label, "tokens", s[rows, shown], rows, None, read[rows, shown],
+                self.radius,
+            ),
+            HeadView(
+                "grid", slot, "grid", s[asking], heads, read[asking],
+                self.grid().attention(s[asking][heads]), self.radius,
+            ),
+        ]  # fmt: skip
 
     def counts(self, width: int) -> SublayerCounts:
         """See Sublayer: heads are one per token, counted as one here because they share weights."""

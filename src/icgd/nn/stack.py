@@ -17,6 +17,7 @@ from icgd.nn.feedforward import frozen
 from icgd.nn.frozen_layer import FrozenLayer
 from icgd.nn.head_family import HeadFamily, Look
 from icgd.nn.structured import once_fixed
+from icgd.nn.views import Grid, HeadView, Interest, StageKind, StageOutline
 
 EVALUATIONS = ("collapsed", "sparse", "dense")
 
@@ -26,7 +27,13 @@ def unwatched(label: str, value: Tensor, reach: float) -> None:
 
 
 class Sublayer(nn.Module, ABC):
-    """One residual layer of a stack."""
+    """One residual layer of a stack.
+
+    kind   what it is made of     title  in words, for people
+    """
+
+    kind: StageKind
+    title: str
 
     @abstractmethod
     def collapsed(self, tokens: Tensor, look: Look) -> Tensor:
@@ -43,6 +50,14 @@ class Sublayer(nn.Module, ABC):
     @abstractmethod
     def counts(self, width: int) -> SublayerCounts:
         """What it is made of, on tokens of this width."""
+
+    def views(self, tokens: Tensor, interest: Interest) -> list[HeadView]:
+        """What its heads ask of tokens (T, width), for people who watch."""
+        return []
+
+    def grid(self) -> Grid | None:
+        """The grid tokens its heads attend over, if they do."""
+        return None
 
 
 class SublayerCounts:
@@ -85,9 +100,12 @@ class AttentionSublayer(Sublayer):
     Differs from the paper: tokens are rows; the activation is any of nn.head_family.ACTIVATIONS.
     """
 
+    title = "Attention heads, the mean over tokens of act(score) times value"
+
     def __init__(self, families: Mapping[str, HeadFamily]) -> None:
         super().__init__()
         self.families = nn.ModuleDict(dict(families))
+        self.kind: StageKind = self.each()[0].activation
 
     def each(self) -> list[HeadFamily]:
         """The families of heads, in order."""
@@ -113,6 +131,11 @@ class AttentionSublayer(Sublayer):
         for family in self.each():
             out = out + family.dense(tokens)
         return out
+
+    def views(self, tokens: Tensor, interest: Interest) -> list[HeadView]:
+        """See Sublayer."""
+        named = [(n, f) for n, f in self.families.items() if isinstance(f, HeadFamily)]
+        return [v for name, family in named if (v := family.view(name, tokens, interest))]
 
     def counts(self, width: int) -> SublayerCounts:
         """See Sublayer."""
@@ -167,6 +190,9 @@ class MlpSublayer(Sublayer):
 
     Differs from the paper: no.
     """
+
+    kind: StageKind = "feed_forward"
+    title = "Feed-forward units, each token by itself"
 
     def __init__(self, groups: Mapping[str, UnitGroup]) -> None:
         super().__init__()
@@ -226,6 +252,9 @@ class ProductSublayer(Sublayer):
     Differs from the paper: no; it has no activation and no mean over tokens, as its definition says
     and some of its displays do not.
     """
+
+    kind: StageKind = "product"
+    title = "Element-wise products within each token"
 
     def __init__(
         self, query: Tensor, key: Tensor, source: Tensor, target: Tensor, *, dtype: torch.dtype
@@ -308,6 +337,14 @@ class Stack(FrozenLayer):
     def each(self) -> list[tuple[str, Sublayer]]:
         """The sublayers by name, in order."""
         return [(n, layer) for n, layer in self.sublayers.items() if isinstance(layer, Sublayer)]
+
+    def stages(self) -> list[StageOutline]:
+        """See FrozenLayer."""
+        return [StageOutline(n, part.kind, part.title, self.layout) for n, part in self.each()]
+
+    def grids(self) -> dict[str, Grid]:
+        """See FrozenLayer."""
+        return {f"{n}.grid": grid for n, part in self.each() if (grid := part.grid()) is not None}
 
     def forward(
         self, tokens: Tensor, evaluation: str = "collapsed", look: Look = unwatched

@@ -82,6 +82,9 @@ class Builder(Protocol):
     def watch(self, label: str, slot: str, value: Reg) -> None:
         """Have the range watch look at this register, which holds this slot."""
 
+    def heads(self, label: str, slot: str, asked: Reg, read: Reg) -> None:
+        """Tell whoever records a run what a bank of heads asked and what it read."""
+
 
 _remembered: ContextVar[dict[tuple[int, Any], Any] | None] = ContextVar("_remembered", default=None)
 

@@ -19,16 +19,18 @@ from icgd.nn.masks import ENTER, Address, MaskRule, Step
 from icgd.nn.structured import once_fixed, weights_stay_fixed
 from icgd.program import files
 from icgd.program.progress import progress_reporter
+from icgd.program.recording import outline_of
 from icgd.program.run import Run
 from icgd.program.session import Codec, Session
 from icgd.runtime.blocks import Block
 from icgd.runtime.choose_executor import AnyExecutor, ExecutorName, choose_executor
 from icgd.runtime.cost import Cost
 from icgd.runtime.executors import StructuredExecutor
-from icgd.runtime.loop import Executor, LoopState, execute
+from icgd.runtime.loop import BlockKeeper, Executor, LoopState, StepWatcher, execute
+from icgd.runtime.recorder import Recorder
 from icgd.runtime.watch import RangeWatch
 
-Record = Literal["weights", "trace"] | Callable[[int, Any], None]
+Record = Literal["weights", "trace"] | Recorder | Callable[[int, Any], None]
 
 Builder = Callable[[Mapping[str, Any]], "Program"]
 
@@ -108,13 +110,17 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         query     new examples that stand in the prompt beside the data, answered in `run.prediction`,
                   for programs compiled with room for them
         executor  "structured" (fast) or "dense" (literal matrices); stacks also "sparse"
-        record    "weights": keep the weights after every round; "trace": keep every block; a function
-                  of (round, weights) is called after every round and must not keep the tensors
+        record    "weights": keep the weights after every round; "trace": keep every block; an
+                  icgd.Recorder: record what happens inside the layer, for the viewer; a function of
+                  (round, weights) is called after every round and must not keep the tensors
         progress  True for a progress bar, or a function of (rounds done, rounds in all)
         watch     False: heads may be asked anything, also outside their certified range
         """
-        if not callable(record) and record not in (None, "weights", "trace"):
-            raise InvalidParameter("record", record, "be None, 'weights', 'trace' or a function")
+        known = record in (None, "weights", "trace") or isinstance(record, Recorder)
+        if not (callable(record) or known):
+            raise InvalidParameter(
+                "record", record, "be None, 'weights', 'trace', an icgd.Recorder or a function"
+            )
         self._check_dtype()
         with weights_stay_fixed():
             rounds = {"epochs": epochs, "steps": steps}
@@ -131,10 +137,14 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         if self.entry is not None:
             session = replace(session, prompt=self._entered(session, executor, watch))
         # Plans update weights in place only where every part is known to read them first.
-        keep_all = record == "trace" or self._is_altered()
+        recorder = record if isinstance(record, Recorder) else None
+        keeper = BlockKeeper() if record == "trace" else None
+        keep_all = recorder is not None or keeper is not None or self._is_altered()
         engine = self.executor(session, executor, keep_all=keep_all, state=state)
         if not watch:
             engine.watch.release()
+        if recorder is not None:
+            recorder.begin(outline_of(self, session, executor))
 
         def weights_now() -> Any:
             return session.decode({a: engine.dump(block) for a, block in state.live.items()})
@@ -144,14 +154,16 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             def on_round(done: int) -> None:
                 if record == "weights":
                     history.append(_cloned(weights_now()))
+                elif recorder is not None:
+                    recorder.end_round(done, weights_now(), engine.watch)
                 elif callable(record):
                     record(done, weights_now())
                 if report is not None:
                     report(done, session.n_rounds)
 
-            watched = report is not None or record == "weights" or callable(record)
+            watched = report is not None or record not in (None, "trace")
             self._loop(
-                self.mask.steps(), session, engine, state, keep_trace=record == "trace",
+                self.mask.steps(), session, engine, state, watcher=recorder or keeper,
                 on_round=on_round if watched else None,
             )  # fmt: skip
         return Run(
@@ -163,7 +175,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             near_kink=engine.watch.near_kink,
             executor=executor,
             history=history if record == "weights" else None,
-            trace=state.trace,
+            trace=[] if keeper is None else keeper.entries,
         )
 
     def _entered(
@@ -221,13 +233,13 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
 
     def _loop(
         self, steps: Sequence[Step], session: Session, engine: Executor, state: LoopState, *,
-        keep_trace: bool = False, on_round: Callable[[int], None] | None = None,
+        watcher: StepWatcher | None = None, on_round: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
         structured = engine if isinstance(engine, StructuredExecutor) else None
         with torch.no_grad():
             execute(
                 steps, session.prompt, session.arrivals(structured), engine,
-                state=state, keep_trace=keep_trace, on_round=on_round,
+                state=state, watcher=watcher, on_round=on_round,
             )  # fmt: skip
 
     def _watch(self, session: Session, state: LoopState) -> RangeWatch:

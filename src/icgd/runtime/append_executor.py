@@ -11,6 +11,7 @@ from icgd.errors import AssumptionViolated
 from icgd.layout import Layout
 from icgd.nn.linear_attention_layer import LinearAttentionLayer
 from icgd.nn.masks import Address, Step
+from icgd.nn.views import Interest, StageView
 from icgd.runtime.blocks import Block, pack_block, unpack_block
 from icgd.runtime.watch import RangeWatch
 
@@ -21,6 +22,8 @@ class AppendExecutor:
     literal  True: every token of the prompt is computed with the literal matrices and the last one kept;
              False: the last one alone, from tokens that can contribute to it
     """
+
+    grows = True
 
     def __init__(
         self, layer: LinearAttentionLayer, layout: Layout, *, literal: bool, watch: RangeWatch
@@ -55,6 +58,14 @@ class AppendExecutor:
                 "2 / lambda_max, or run fewer steps."
             )
         return torch.cat([prompt, made], dim=-2)
+
+    def explain(self, blocks: Sequence[Tensor], interest: Interest) -> list[StageView]:
+        """See Executor."""
+        prompt = blocks[0]
+        while prompt.dim() > 2:
+            prompt = prompt[0]
+        made = self.layout.unpack(self.layer.last(prompt))
+        return [StageView((), made, self.layer.views(prompt, interest))]
 
     def round(self, live: dict[Address, Tensor], steps: Sequence[Step], round_: int) -> None:
         """All steps of a round."""

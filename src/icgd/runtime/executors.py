@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from icgd.layout import Layout
-from icgd.nn.layer import DenseLayer, Layer
+from icgd.nn.layer import Layer
 from icgd.nn.masks import Address, Step
+from icgd.nn.views import Interest, StageView
 from icgd.runtime.blocks import Block, pack_block, unpack_block
+from icgd.runtime.explain import explain_layer, first_problem, with_flags
 from icgd.runtime.plan import Plan, PlanBuilder
 from icgd.runtime.round_plan import RoundPlan, link_round
 from icgd.runtime.watch import RangeWatch, Watched
@@ -22,6 +24,8 @@ class StructuredExecutor:
     keep_all  never update weights in place, for when old blocks are still wanted (a trace)
     wanted    slots that outlive a round, besides what the next round reads; all others may be skipped
     """
+
+    grows = False
 
     def __init__(
         self, layer: Layer, prefixes: Sequence[str], watch: RangeWatch, *,
@@ -52,6 +56,11 @@ class StructuredExecutor:
             log = self.watch.log_queries if source.is_query else self.watch.log_preactivations
             log(round_, [source], [registers[index]])
         return block
+
+    def explain(self, blocks: Sequence[Block], interest: Interest) -> list[StageView]:
+        """See Executor."""
+        layout = self.layer.post.target
+        return explain_layer(self.layer, [first_problem(b, layout) for b in blocks], interest)
 
     def round(self, live: dict[Address, Block], steps: Sequence[Step], round_: int) -> None:
         """All steps of a round in one go, keeping only what the session wants to see again."""
@@ -88,10 +97,12 @@ class StructuredExecutor:
 class DenseExecutor:
     """Literal matrices on literal tokens: every column, every head, softmax over the grid."""
 
+    grows = False
+
     def __init__(
         self, layer: Layer, block_layout: Layout, n_columns: int, watch: RangeWatch
     ) -> None:
-        self.dense: DenseLayer = layer.dense(n_columns)
+        self.layer, self.dense = layer, layer.dense(n_columns)
         self.layout, self.n_columns, self.watch = block_layout, n_columns, watch
         self._like = layer.attention.like
         self._working = layer.attention.layout
@@ -120,6 +131,14 @@ class DenseExecutor:
         for z_slot, flag_slot in self._preactivations:
             self._log_hidden(mixed, z_slot, flag_slot, step, round_)
         return self.dense.post(mixed)
+
+    def explain(self, blocks: Sequence[Tensor], interest: Interest) -> list[StageView]:
+        """See Executor: worked out from the same tokens without the literal matrices."""
+        seen = [
+            with_flags(first_problem(self.dump(block), self.layout), self.layout)
+            for block in blocks
+        ]
+        return explain_layer(self.layer, seen, interest)
 
     def _log_hidden(
         self, mixed: Tensor, z_slot: str, flag_slot: str | None, step: Step, round_: int

@@ -6,20 +6,25 @@ rule and blocks, never a change here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from icgd.errors import AssumptionViolated
 from icgd.nn.masks import Address, Step
+from icgd.nn.views import Interest, StageView
 from icgd.runtime.blocks import Block
 from icgd.runtime.watch import RangeWatch
 
 
 class Executor(Protocol):
-    """Applies the layer to blocks in a form of its own choosing."""
+    """Applies the layer to blocks in a form of its own choosing.
+
+    grows  whether a step gives back the block it saw with one more token, not another block
+    """
 
     watch: RangeWatch
+    grows: bool
 
     def load(self, block: Block) -> Any:
         """Bring a block into this executor's form."""
@@ -33,6 +38,24 @@ class Executor(Protocol):
     def round(self, live: dict[Address, Any], steps: Sequence[Step], round_: int) -> None:
         """Apply the layer for every step of a round, reading and writing the live blocks."""
 
+    def explain(self, blocks: Sequence[Any], interest: Interest) -> list[StageView]:
+        """What each stage of the layer does with these blocks (of the first problem), for people."""
+
+
+class StepWatcher(Protocol):
+    """Looks at single steps, in the rounds it wants to see."""
+
+    def begin_round(self, round_: int, arrived: Collection[Address]) -> bool:
+        """Whether the steps of this round are to be made one by one and shown."""
+
+    def before_step(
+        self, step: Step, live: Mapping[Address, Any], executor: Executor, round_: int
+    ) -> None:
+        """Called with the blocks a step is about to see."""
+
+    def after_step(self, step: Step, block: Any, executor: Executor, round_: int) -> None:
+        """Called with the block it wrote."""
+
 
 @dataclass(frozen=True)
 class TraceEntry:
@@ -44,6 +67,26 @@ class TraceEntry:
 
 
 @dataclass
+class BlockKeeper:
+    """Keeps every block that is written."""
+
+    entries: list[TraceEntry] = field(default_factory=list)
+
+    def begin_round(self, round_: int, arrived: Collection[Address]) -> bool:
+        """See StepWatcher."""
+        return True
+
+    def before_step(
+        self, step: Step, live: Mapping[Address, Any], executor: Executor, round_: int
+    ) -> None:
+        """See StepWatcher."""
+
+    def after_step(self, step: Step, block: Any, executor: Executor, round_: int) -> None:
+        """See StepWatcher."""
+        self.entries.append(TraceEntry(round_, step, executor.dump(block)))
+
+
+@dataclass
 class LoopState:
     """Live blocks by address, and what was counted on the way."""
 
@@ -51,7 +94,6 @@ class LoopState:
     rounds: int = 0
     blocks_written: int = 0
     live_blocks_max: int = 0
-    trace: list[TraceEntry] = field(default_factory=list)
 
 
 def execute(
@@ -61,7 +103,7 @@ def execute(
     executor: Executor,
     *,
     state: LoopState | None = None,
-    keep_trace: bool = False,
+    watcher: StepWatcher | None = None,
     on_round: Callable[[int], None] | None = None,
 ) -> LoopState:
     """Run one round per arrival.
@@ -70,6 +112,7 @@ def execute(
     prompt    blocks the run starts with
     arrivals  per round, the blocks that become visible in it (an example's X and Y)
     state     pass one in to look at the live blocks while the loop runs
+    watcher   sees single steps, in rounds it asks for; all other rounds are made in one go
     """
     state = state if state is not None else LoopState()
     state.live.update({address: executor.load(block) for address, block in prompt.items()})
@@ -80,11 +123,12 @@ def execute(
             live[address] = executor.load(block)
         if state.rounds == 1:
             check_sight(steps, live)
-        if keep_trace:
+        if watcher is not None and watcher.begin_round(state.rounds, arrived):
             for step in steps:
+                watcher.before_step(step, live, executor, state.rounds)
                 visible = [live[address] for address in step.reads]
                 live[step.writes] = executor.step(visible, step, state.rounds)
-                state.trace.append(TraceEntry(state.rounds, step, executor.dump(live[step.writes])))
+                watcher.after_step(step, live[step.writes], executor, state.rounds)
         else:
             executor.round(live, steps, state.rounds)
         state.live_blocks_max = max(state.live_blocks_max, len(live))

@@ -178,6 +178,9 @@ class PlanBuilder:
         """See Builder."""
         self.plan.watched.append((label, slot, value.index))
 
+    def heads(self, label: str, slot: str, asked: Reg, read: Reg) -> None:
+        """See Builder: a plan records nothing."""
+
     # -- sums -------------------------------------------------------------------------------------
 
     def _new(self) -> Reg:

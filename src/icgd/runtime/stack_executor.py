@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,7 +12,8 @@ from torch import Tensor
 from icgd.errors import AssumptionViolated
 from icgd.layout import Layout
 from icgd.nn.masks import Address, Step
-from icgd.nn.stack import Stack
+from icgd.nn.stack import Stack, unwatched
+from icgd.nn.views import Interest, StageView
 from icgd.runtime.blocks import Block, pack_block, unpack_block
 from icgd.runtime.watch import RangeWatch, Watched, out_of_range
 
@@ -21,6 +23,8 @@ SPREAD = 2.0**-20
 
 class StackExecutor:
     """One evaluation of a stack: "collapsed" (fast), "sparse" (index arrays) or "dense" (literal)."""
+
+    grows = False
 
     def __init__(
         self, stack: Stack, layout: Layout, n_columns: int, evaluation: str, watch: RangeWatch
@@ -65,6 +69,26 @@ class StackExecutor:
             tokens = getattr(layer, self.evaluation)(tokens, look)
         return tokens
 
+    def explain(self, blocks: Sequence[Tensor], interest: Interest) -> list[StageView]:
+        """See Executor: per sub-layer what its heads asked, and the slots it changed."""
+        tokens, views = blocks[0], []
+        while tokens.dim() > 2:
+            tokens = tokens[0]
+        for name, layer in self.stack.each():
+            after = getattr(layer, self.evaluation)(tokens, unwatched)
+            before, now = (self.layout.unpack(t[: interest.tokens]) for t in (tokens, after))
+            changed = {
+                slot.name: now[slot.name] if slot.each else now[slot.name][0]
+                for slot in self.layout
+                if not torch.equal(before[slot.name], now[slot.name])
+            }
+            heads = [
+                replace(head, bank=f"{name}.{head.bank}") for head in layer.views(tokens, interest)
+            ]
+            views.append(StageView((), changed, heads))
+            tokens = after
+        return views
+
     def _look(self, source: Watched, value: Tensor, reach: float, round_: int) -> None:
         if math.isinf(reach):
             return
@@ -73,7 +97,7 @@ class StackExecutor:
         if not largest <= reach and math.isfinite(self.watch.radius):  # also true for NaN
             unit = int(value.abs().flatten().argmax()) % value.shape[-1] + 1
             raise AssumptionViolated(out_of_range(source, unit, largest, reach, round_))
-        self.watch.max_use = max(self.watch.max_use, largest / reach)
+        self.watch.use(largest / reach)
         if source.label in self.stack.kinks:
             self.watch.log_preactivations(round_, [source], [value])
 

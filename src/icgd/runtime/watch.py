@@ -57,7 +57,7 @@ class RangeWatch:
     ) -> None:  # fmt: skip
         self.radius, self.slope, self.noise, self.every = radius, slope, noise, every
         self.z_bound = z_bound
-        self.max_use = 0.0
+        self.max_use = self._use_since = 0.0
         self.near_kink = KinkReport()
         self._queries: list[Logged] = []
         self._preactivations: list[Logged] = []
@@ -74,6 +74,17 @@ class RangeWatch:
     ) -> None:
         """Remember hidden pre-activations."""
         self._preactivations.append((round_, sources, values))
+
+    def use(self, fraction: float) -> None:
+        """Note that so much of a range was used."""
+        self.max_use = max(self.max_use, fraction)
+        self._use_since = max(self._use_since, fraction)
+
+    def use_since(self) -> float:
+        """The largest use since this was last asked."""
+        self.flush()
+        use, self._use_since = self._use_since, 0.0
+        return use
 
     def release(self) -> None:
         """Let heads be asked anything from now on."""
@@ -95,7 +106,7 @@ class RangeWatch:
             largest = max(-float(low), float(high)) if bool(low == low) else math.nan
             if not largest <= self.radius:  # also true for NaN
                 self._complain(queries, self.radius)
-            self.max_use = max(self.max_use, largest / self.radius)
+            self.use(largest / self.radius)
         if preactivations:
             self._count_kinks(preactivations)
 
