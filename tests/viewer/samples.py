@@ -177,7 +177,10 @@ def replaced(n_rounds: int = 4, tokens: int = 7) -> dict[str, Any]:
         u = random.normal(size=(tokens, 2))
         blocks.append({
             "kind": "H", "layer": 0, "round": l, "origin": "step" if l else "prompt",
-            "slots": {"u": store.put(u), "is_y": store.put(np.arange(tokens) % 2), "w": store.put(random.normal(size=(2, 3)))},
+            "slots": {
+                "u": store.put(u), "is_y": store.put(np.arange(tokens) % 2),
+                "w": store.put(random.normal(size=(2, 3))),
+            },
             "away": {"u": store.put(known, "f4")} if l else {}, "tokens": tokens, "shown": tokens,
         })  # fmt: skip
         if l:
@@ -199,7 +202,7 @@ def replaced(n_rounds: int = 4, tokens: int = 7) -> dict[str, Any]:
         "kinds": [{"kind": "H", "title": "the state"}],
         "schedule": [{"kind": "update", "title": "update: one loop", "writes": ["H", 0], "reads": [["H", 0]]}],
         "stages": [
-            {"name": "mix", "kind": "softmax", "title": "heads over tokens", "slots": [slot("u", 2, each=True)]},
+            {"name": "mix", "kind": "softmax", "title": "over tokens", "slots": [slot("u", 2, each=True)]},
             {"name": "twice", "kind": "feed_forward", "title": "units", "slots": [slot("u", 2, each=True)]},
         ],
         "grids": [], "n_rounds": n_rounds, "rounds": list(range(1, n_rounds + 1)), "curves": {},

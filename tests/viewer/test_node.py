@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from viewer import samples
 
 HERE = Path(__file__).parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
 import html
@@ -62,7 +63,8 @@ def write_page(trace_path: Path, out: Path, *, title: str | None = None) -> None
     except OSError as error:
         raise InvalidFile(f"{out} cannot be written: {error.strerror or error}.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _hash(text: str) -> str:

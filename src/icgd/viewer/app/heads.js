@@ -140,9 +140,10 @@ function createTokenHeads(tip) {
 export function createHeads(tip, state, stage) {
   const tabs = el("div", { class: "banks", role: "group", "aria-label": "Bank of heads" });
   const body = el("div", { class: "heads-body" });
-  const grid = createGridHeads(tip, state);
-  const tokens = createTokenHeads(tip);
-  body.append(tabs, grid.element, tokens.element);
+  // Made when first needed: most stages have heads of one form or none.
+  const forms = { grid: null, other: null };
+  const makers = { grid: () => createGridHeads(tip, state), other: () => createTokenHeads(tip) };
+  body.append(tabs);
   // A stack has many stages: what their heads asked is folded away until asked for.
   const folded = state.model.trace.stages.length > 3;
   const word = el("summary", {});
@@ -172,11 +173,14 @@ export function createHeads(tip, state, stage) {
       tab.title = `asks with ${entries[i].slot}`;
     });
     const entry = entries[at];
-    const over = entry.over === "grid" ? grid : tokens;
-    grid.element.hidden = entry.over !== "grid";
-    tokens.element.hidden = entry.over === "grid";
+    const name = entry.over === "grid" ? "grid" : "other";
+    if (!forms[name]) {
+      forms[name] = makers[name]();
+      body.append(forms[name].element);
+    }
+    for (const form of Object.values(forms)) if (form) form.element.hidden = form !== forms[name];
     element.dataset.bank = entry.bank;
-    over.update(entry, state.model.grids.get(entry.bank) ?? null, { ...look, key: `${stage}/${entry.bank}` });
+    forms[name].update(entry, state.model.grids.get(entry.bank) ?? null, { ...look, key: `${stage}/${entry.bank}` });
   }
   return { element, update };
 }

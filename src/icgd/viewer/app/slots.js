@@ -63,7 +63,9 @@ function createRow(tip) {
     element.dataset.slot = view.name;
     setText(range, byDifference ? differenceText(view.away) : `±${short(scale.high)}`);
     const matrix = asMatrix(view.value);
-    const tall = matrix.rows > 64 ? 3 : 0;
+    // Many rows of few entries scroll; large squares get all the width there is.
+    const long = matrix.rows > 64 && matrix.rows > 2 * matrix.cols;
+    const height = matrix.rows > 32 ? look.width : look.height;
     map.update({
       name: view.name,
       data: view.value.data,
@@ -72,7 +74,7 @@ function createRow(tip) {
       drawn: byDifference ? view.away : view.value.data,
       scale,
       theme: look.theme,
-      box: { width: look.width, height: look.height, most: 20, tall, stretch: matrix.rows > 64 },
+      box: { width: look.width, height, most: 20, tall: long ? 3 : 0, stretch: long },
     });
   }
   return { element, update };

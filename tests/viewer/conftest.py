@@ -1,0 +1,56 @@
+"""Fixtures: a browser for the whole session, and a viewer opened on any trace file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from icgd.viewer import page
+from viewer import samples
+from viewer.driver import Viewer
+from viewer.webdriver import Browser, find_browser
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    found = find_browser()
+    if isinstance(found, str):
+        pytest.skip(found)
+    running = Browser(*found, tmp_path_factory.mktemp("profile"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def open_text(browser, tmp_path):
+    """Text of a trace, good or bad -> the viewer on it, opened from a file."""
+
+    def opened(text: str, *, link: str = "", size: tuple[int, int] = (1280, 800)) -> Viewer:
+        out = tmp_path / "view.html"
+        out.write_text(page(text), encoding="utf-8")
+        return Viewer(browser, out.as_uri() + link, size)
+
+    return opened
+
+
+@pytest.fixture
+def open_trace(open_text):
+    """Path of a trace file -> the viewer on it. What tests of recorded programs need."""
+
+    def opened(path: Path, **options) -> Viewer:
+        text = path.read_text(encoding="utf-8")
+        viewer = open_text(text, **options)
+        viewer.trace = json.loads(text)
+        return viewer
+
+    return opened
+
+
+@pytest.fixture(params=["network", "replaced"])
+def trace_path(request, tmp_path):
+    """Every kind of sample as a file. Tests over it hold for any trace."""
+    path = tmp_path / f"{request.param}.json"
+    path.write_text(samples.text(getattr(samples, request.param)()))
+    return path
