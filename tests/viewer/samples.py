@@ -173,7 +173,7 @@ def replaced(n_rounds: int = 4, tokens: int = 7) -> dict[str, Any]:
     random, store = np.random.default_rng(1), ArrayStore()
     blocks, steps = [], []
     for l in range(n_rounds + 1):  # noqa: E741
-        known = np.where(np.arange(tokens) % 2 == 0, 1e-16, np.nan)[:, None] * np.ones(2)
+        known = np.where(np.arange(tokens) < tokens - 2, 1e-16, np.nan)[:, None] * np.ones(2)
         u = random.normal(size=(tokens, 2))
         blocks.append({
             "kind": "H", "layer": 0, "round": l, "origin": "step" if l else "prompt",

@@ -8,7 +8,6 @@ import { el, setText, svg } from "./dom.js";
 import { niceTicks, short } from "./numbers.js";
 import { ascending } from "./softmax.js";
 
-const HEIGHT = 100;
 const SIDE = { left: 44, right: 14 };
 
 function bars(xs, values, half, y) {
@@ -31,24 +30,27 @@ const text = (x, y, content, anchor = "middle", more = {}) =>
   svg("text", { x: x.toFixed(1), y: y.toFixed(1), "text-anchor": anchor, ...more }, content);
 
 export function createBump() {
-  const main = svg("svg", { class: "bump", height: HEIGHT, role: "img" });
-  const tilt = svg("svg", { class: "bump tilt", height: HEIGHT, role: "img" });
+  const main = svg("svg", { class: "bump", role: "img" });
+  const tilt = svg("svg", { class: "bump tilt", role: "img" });
   const caption = el("p", { class: "soft caption" });
   const element = el("div", { class: "bump-frame" }, el("div", { class: "bumps" }, main, tilt), caption);
 
+  let height = 100;
+
   function axis(width, x, ticks) {
-    const base = HEIGHT - 28;
+    const base = height - 28;
     const nodes = [svg("path", { class: "axis", d: `M${SIDE.left} ${base}H${width - SIDE.right}` })];
     for (const t of ticks) {
       nodes.push(svg("path", { class: "axis", d: `M${x(t).toFixed(1)} ${base}v4` }));
       nodes.push(text(x(t), base + 14, short(t)));
     }
-    nodes.push(text((SIDE.left + width - SIDE.right) / 2, HEIGHT - 3, "level of the grid token"));
+    nodes.push(text((SIDE.left + width - SIDE.right) / 2, height - 3, "level of the grid token"));
     return nodes;
   }
 
   // tilt: weights minus those of a head that asks 0, or null where the grid is not known
-  function update({ levels, weights, tilt: change, asked, read, width: room, recomputed }) {
+  function update({ levels, weights, tilt: change, asked, read, width: room, height: tall, recomputed }) {
+    height = tall;
     // Side by side where there is room for two.
     const width = change && room > 460 ? Math.floor((room - 12) / 2) : room;
     element.classList.toggle("narrow", width === room);
@@ -56,18 +58,20 @@ export function createBump() {
     const sorted = order.map((k) => levels[k]);
     const low = Math.min(sorted[0], asked);
     const high = Math.max(sorted[sorted.length - 1], asked);
-    const pad = (high - low) * 0.02 || 1;
+    // Few tokens have wide bars, which need room at the ends.
+    const pad = (high - low) * (levels.length > 8 ? 0.02 : 0.12) || 1;
     const span = high - low + 2 * pad;
     const x = (v) => SIDE.left + ((v - low + pad) / span) * (width - SIDE.left - SIDE.right);
     const top = largest(weights) || 1;
-    const base = HEIGHT - 28;
+    const base = height - 28;
     const y = (w) => base - (w / top) * (base - 16);
     const xs = sorted.map(x);
     const half = barHalf(xs);
     const at = x(asked);
     const ticks = niceTicks(low, high, 5);
-    main.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    main.setAttribute("viewBox", `0 0 ${width} ${height}`);
     main.setAttribute("width", width);
+    main.setAttribute("height", height);
     main.setAttribute("aria-label", `Attention over ${levels.length} grid tokens, largest weight ${short(top)}, asked ${short(asked)}`);
     main.replaceChildren(
       svg("path", { class: "bars", d: bars(xs, order.map((k) => weights[k]), half, y) }),
@@ -87,17 +91,18 @@ export function createBump() {
     tilt.toggleAttribute("hidden", !change);
     if (!change) return;
     const top = largest(change);
-    const middle = (HEIGHT - 28 + 14) / 2;
+    const middle = (height - 28 + 14) / 2;
     const y = (w) => middle - (top ? (w / top) * (middle - 16) : 0);
-    tilt.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    tilt.setAttribute("viewBox", `0 0 ${width} ${height}`);
     tilt.setAttribute("width", width);
+    tilt.setAttribute("height", height);
     tilt.setAttribute("aria-label", `The same weights minus those of a head that asks 0, up to ${short(top)}`);
     tilt.replaceChildren(
       text(SIDE.left, 9, top ? "minus the weights of a head that asks 0" : "a head that asks 0: no difference", "start"),
       svg("path", { class: "axis", d: `M${SIDE.left} ${middle}H${width - SIDE.right}` }),
       svg("path", { class: "bars tilted", d: bars(xs, change, half, y) }),
-      ...(top ? [text(SIDE.left - 6, 20, short(top, 1), "end"), text(SIDE.left - 6, HEIGHT - 28, short(-top, 1), "end")] : []),
-      svg("path", { class: "asked-line", d: `M${at.toFixed(1)} 14V${HEIGHT - 28}` }),
+      ...(top ? [text(SIDE.left - 6, 20, short(top, 1), "end"), text(SIDE.left - 6, height - 28, short(-top, 1), "end")] : []),
+      svg("path", { class: "asked-line", d: `M${at.toFixed(1)} 14V${height - 28}` }),
       ...axisOf(),
     );
   }

@@ -63,7 +63,8 @@ export function signedScale(reach) {
   };
 }
 
-// Sizes on a log scale from `low` to `high`; an exact zero has no logarithm and stays blank.
+// Sizes on a log scale from `low` to `high`. An exact zero has no logarithm, and NaN says that the
+// difference is not known: both stay blank.
 export function sizeScale(low, high) {
   const from = Math.log10(low);
   const span = Math.max(Math.log10(high) - from, 1e-9);
@@ -72,8 +73,7 @@ export function sizeScale(low, high) {
     low,
     high,
     index(value) {
-      if (!Number.isFinite(value)) return -2;
-      if (value === 0) return -1;
+      if (value === 0 || Number.isNaN(value)) return -1;
       const t = (Math.log10(Math.abs(value)) - from) / span;
       return Math.round(255 * Math.min(1, Math.max(0, t)));
     },

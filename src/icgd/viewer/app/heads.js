@@ -78,7 +78,7 @@ function createGridHeads(tip, state) {
     // Recorded weights have single precision; their difference to another head's needs double.
     const rest = softmax(0, grid.linear, grid.offset);
     const tilt = softmax(value, grid.linear, grid.offset).map((w, k) => w - rest[k]);
-    bump.update({ levels, weights: found.weights, tilt, asked: value, read, width: look.width, recomputed: found.recomputed });
+    bump.update({ levels, weights: found.weights, tilt, asked: value, read, width: look.width, height: look.tall ? 180 : 100, recomputed: found.recomputed });
   }
   return { element, update };
 }
@@ -115,6 +115,7 @@ function createTokenHeads(tip) {
   function update(entry, _grid, look) {
     const shown = { scores: entry.asked, attention: entry.weights, read: entry.read };
     const turned = entry.over === "units";
+    const tall = look.roomy || look.tall ? 230 : 150;
     for (const part of parts) {
       const value = shown[part.name];
       part.element.hidden = !value || !value.data.length;
@@ -126,7 +127,7 @@ function createTokenHeads(tip) {
       setText(part.shape, shapeText(value.shape));
       part.map.update({
         name: part.name, data: value.data, shape: value.shape, away: null, drawn: value.data, scale,
-        theme: look.theme, turned, box: { width: (look.width - 40) / 2, height: turned ? 60 : 130, most: turned ? 10 : 14, stretch: turned },
+        theme: look.theme, turned, box: { width: (look.width - 40) / 2, height: turned ? 60 : tall, most: turned ? 10 : 14, stretch: turned },
       });
     }
     const n = plural(entry.heads.length, "token");
@@ -180,7 +181,7 @@ export function createHeads(tip, state, stage) {
     }
     for (const form of Object.values(forms)) if (form) form.element.hidden = form !== forms[name];
     element.dataset.bank = entry.bank;
-    forms[name].update(entry, state.model.grids.get(entry.bank) ?? null, { ...look, key: `${stage}/${entry.bank}` });
+    forms[name].update(entry, state.model.grids.get(entry.bank) ?? null, { ...look, key: `${stage}/${entry.bank}`, roomy: state.model.trace.stages.length < 3 });
   }
   return { element, update };
 }

@@ -16,22 +16,30 @@ const KIND_TEXT = {
 function createMini(tip) {
   const map = createHeatmap(tip);
   const name = el("span", { class: "mini-name" });
-  const scale = el("span", { class: "mini-scale" });
-  const element = el("figure", { class: "mini" }, map.element, el("figcaption", {}, name, scale));
-  function update(slot, value, theme) {
+  const range = el("span", { class: "mini-scale" });
+  const element = el("figure", { class: "mini" }, map.element, el("figcaption", {}, name, range));
+  function update(slot, value, theme, scale) {
     const most = largest(value.data);
     // Slots of many tokens lie down, tokens across, as in the state matrix.
     const turned = slot.each === true && value.shape.length > 0 && value.shape[0] > 1;
     setText(name, slot.name);
-    setText(scale, value.data.length === 1 ? short(value.data[0]) : `±${short(most, 2)}`);
+    setText(range, value.data.length === 1 ? short(value.data[0]) : `±${short(most, 2)}`);
     element.title = slot.meaning;
     map.update({
       name: slot.name, data: value.data, shape: value.shape, away: null, drawn: value.data,
       scale: signedScale(most), theme, turned,
-      box: turned ? { width: 176, height: 40, most: 9, least: 0.5, stretch: true } : { width: 66, height: 34, most: 12, least: 2 },
+      box: turned
+        ? { width: 176 * scale, height: 40 * scale, most: 9 * scale, least: 0.5, stretch: true }
+        : { width: 66 * scale, height: 34 * scale, most: 12 * scale, least: 2 },
     });
   }
   return { element, update };
+}
+
+// "Feed-forward: gates …" stands behind a label that says feed-forward.
+export function stageTitle({ kind, title }) {
+  const prefix = `${KIND_TEXT[kind]}: `;
+  return title.toLowerCase().startsWith(prefix.toLowerCase()) ? title.slice(prefix.length) : title;
 }
 
 function createStage(info, i, tip, state) {
@@ -49,7 +57,7 @@ function createStage(info, i, tip, state) {
       { class: "stage-head" },
       el("span", { class: "stage-name" }, info.name),
       el("span", { class: "stage-kind" }, KIND_TEXT[info.kind]),
-      el("span", { class: "soft stage-title" }, info.title),
+      el("span", { class: "soft stage-title" }, stageTitle(info)),
       inline && gates.element,
     ),
     !inline && gates.element,
@@ -58,17 +66,17 @@ function createStage(info, i, tip, state) {
   );
 
   // What the last stage gives back is the block that is written; it is not stored twice.
-  function update(entry, { kind, width, slots, before }) {
+  function update(entry, { kind, width, tall, slots, before }) {
     if (info.gates.length) gates.update(entry.open, kind);
     gates.element.hidden = !info.gates.length;
-    heads.update(entry.heads, { theme: state.shown, width });
+    heads.update(entry.heads, { theme: state.shown, width, tall });
     const known = new Map(info.slots.map((slot) => [slot.name, slot]));
     const filled = [...slots].filter(([, value]) => value.data.length && largest(value.data) > 0);
     const [fresh, same] = [[], []];
     for (const pair of filled) (sameAs(before?.get(pair[0]), pair[1]) ? same : fresh).push(pair);
     keyed(minis, fresh.map(([name]) => name), () => createMini(tip)).forEach((mini, k) => {
       const [name, value] = fresh[k];
-      mini.update(known.get(name) ?? { name, meaning: "" }, value, state.shown);
+      mini.update(known.get(name) ?? { name, meaning: "" }, value, state.shown, tall ? 1.8 : 1);
     });
     setText(carried, same.length ? `unchanged: ${same.map(([name]) => name).join(", ")}` : "");
   }
@@ -111,7 +119,9 @@ export function createLayer(tip, state) {
   const parts = stages.map((info, i) => createStage(info, i, tip, state));
   list.append(...parts.map((part) => part.element));
   let width = 480;
+  let tall = false;
   function measure() {
+    tall = innerHeight > 940 && innerWidth > 1400;
     width = Math.max(list.clientWidth - 26, 240);
   }
 
@@ -127,7 +137,7 @@ export function createLayer(tip, state) {
     step.stages.forEach((entry, i) => {
       const last = i === parts.length - 1;
       const slots = last && !entry.slots.size ? model.trace.blocks[step.writes].slots : entry.slots;
-      parts[i].update(entry, { kind: at.kind, width, slots, before });
+      parts[i].update(entry, { kind: at.kind, width, tall, slots, before });
       before = entry.slots;
     });
   }

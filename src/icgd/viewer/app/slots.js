@@ -61,7 +61,7 @@ function createRow(tip) {
     setText(meaning, view.meaning);
     meaning.title = view.meaning;
     element.dataset.slot = view.name;
-    setText(range, byDifference ? differenceText(view.away) : `±${short(scale.high)}`);
+    setText(range, byDifference ? differenceText(view.away) : rangeText(scale.high));
     const matrix = asMatrix(view.value);
     // Many rows of few entries scroll; large squares get all the width there is.
     const long = matrix.rows > 64 && matrix.rows > 2 * matrix.cols;
@@ -74,10 +74,14 @@ function createRow(tip) {
       drawn: byDifference ? view.away : view.value.data,
       scale,
       theme: look.theme,
-      box: { width: look.width, height, most: 20, tall: long ? 3 : 0, stretch: long },
+      box: { width: look.width, height, most: look.most, tall: long ? 3 : 0, stretch: long },
     });
   }
   return { element, update };
+}
+
+function rangeText(most) {
+  return most ? `±${short(most)}` : "all 0";
 }
 
 function differenceText(away) {
@@ -99,7 +103,7 @@ function createLegend() {
     for (const node of [low, bar, high]) node.hidden = !known;
     setText(low, byDifference ? short(look.scale.low) : "−r");
     setText(high, byDifference ? short(look.scale.high) : "+r");
-    setText(words, byDifference ? (known ? "|difference|, log; blank: 0 or unknown" : "no difference other than 0") : "r beside each slot as ±r");
+    setText(words, byDifference ? (known ? "log; blank: 0 or unknown" : "no difference other than 0") : "r beside each slot as ±r");
     if (known) drawLegend(bar, byDifference ? look.scale : signedScale(1), look.theme);
   }
   return { element, update };
@@ -122,14 +126,14 @@ function createChip(tip) {
     const away = view.away ? view.away[0] : null;
     now = { name: view.name, value: number, away };
     const byDifference = look.colourBy === "difference";
-    const drawn = byDifference ? away : number;
+    const drawn = byDifference && Number.isNaN(away) ? null : byDifference ? away : number;
     const scale = byDifference ? look.scale : signedScale(Math.max(Math.abs(number), 1));
     const k = drawn === null ? -1 : scale.index(drawn);
     const { blank, odd, [scale.name]: lut } = palette(look.theme);
     const [r, g, b] = k >= 0 ? lut.subarray(3 * k, 3 * k + 3) : k === -1 ? blank : odd;
     swatch.style.background = `rgb(${r} ${g} ${b})`;
     setText(name, view.name);
-    setText(value, drawn === null ? "?" : short(drawn));
+    setText(value, drawn === null ? "–" : short(drawn));
     element.title = view.meaning;
     element.setAttribute("aria-label", `${view.name} = ${full(number)}. ${view.meaning}`);
     element.dataset.slot = view.name;
@@ -171,7 +175,9 @@ export function createSlots(tip, state) {
   );
 
   let width = 266;
+  let tall = false;
   function measure() {
+    tall = innerHeight > 940 && innerWidth > 1400;
     width = Math.max(element.clientWidth - 34, 120);
   }
 
@@ -183,7 +189,7 @@ export function createSlots(tip, state) {
     const scalars = views.filter((view) => view.value.shape.length === 0);
     const own = views.filter((view) => block.tokens > 1 && view.each && view.value.shape[0] === block.shown);
     const tensors = views.filter((view) => !own.includes(view) && view.value.shape.length > 0 && volume(view.value.shape) > 0);
-    const look = { colourBy: state.colourBy, theme: state.shown, width, height: 168, tall: 300, scale: noScale };
+    const look = { colourBy: state.colourBy, theme: state.shown, width, height: tall ? 300 : 168, tall: tall ? 420 : 300, most: tall ? 30 : 20, scale: noScale };
     if (state.colourBy === "difference") {
       look.scale = decades(views.filter((v) => v.away).map((v) => v.away)) ?? noScale;
     }

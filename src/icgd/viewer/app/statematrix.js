@@ -25,7 +25,7 @@ function createSlotRow(tip) {
     const byDifference = look.colourBy === "difference";
     const scale = byDifference ? look.scale : signedScale(largest(view.value.data));
     setText(name, view.name);
-    setText(range, byDifference ? (view.away ? `≤ ${short(largest(view.away), 1)}` : "?") : `±${short(scale.high, 2)}`);
+    setText(range, byDifference ? (view.away ? `≤ ${short(largest(view.away), 1)}` : "–") : `±${short(scale.high, 2)}`);
     element.title = view.meaning;
     map.update({
       name: view.name, data: view.value.data, shape: view.value.shape, away: view.away, turned: true,

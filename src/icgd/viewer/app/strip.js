@@ -178,7 +178,8 @@ export function createStrip(state) {
   }
 
   function countText(n, drawn) {
-    const what = replace ? plural(n, "state") : plural(n, "block");
+    const complete = model.missingAfter() === 0 && model.starts.every((_, r) => model.missingBefore(r) === 0);
+    const what = (replace ? plural(n, "state") : plural(n, "block")) + (complete ? "" : " recorded");
     const seen = plural(state.step.reads.length, replace ? "state" : "block");
     return drawn < n ? `${what} so far, ${drawn} drawn · this step sees ${seen}` : `${what} so far · this step sees ${seen}`;
   }

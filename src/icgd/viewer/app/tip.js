@@ -21,14 +21,14 @@ export function createTip() {
   const spoken = el("div", { class: "visually-hidden", "aria-live": "polite", id: "spoken" });
 
   function fillIn({ name, value, away }) {
-    const known = away !== null && away !== undefined;
+    const known = away !== null && away !== undefined && !Number.isNaN(away);
     const texts = [full(value), known ? full(value - away) : "", known ? full(away) : ""];
     setText(title, name);
     rows.forEach(({ row, cell }, i) => {
       row.hidden = i > 0 && !known;
       setText(cell, texts[i]);
     });
-    setText(note, known ? "" : "No exact value is recorded for this one.");
+    setText(note, known ? "" : "no exact value is known for this entry");
     note.hidden = known;
     element.dataset.value = texts[0];
     element.dataset.exact = texts[1];
