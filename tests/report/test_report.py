@@ -10,8 +10,10 @@ from html.parser import HTMLParser
 import pytest
 
 from icgd.report import render_report, write_report
+from icgd.report.chart import plotly
 from icgd.report.figures import all_figures, cost_figure, error_figure, loss_figure, positive
-from icgd.report.html import BOUNDS, number, plots
+from icgd.report.network import BOUNDS, charts
+from icgd.report.numbers import number
 
 RESULT = {
     "passed": True,
@@ -92,7 +94,7 @@ def test_page_fetches_nothing(page, text):
 
 def test_plotly_is_inlined_once(text, page):
     assert text.count("* plotly.js v") == 1
-    assert page.tags.count("script") == 2
+    assert page.tags.count("script") == 3  # data, library, ours
 
 
 def test_user_text_cannot_break_out(page, text):
@@ -131,8 +133,8 @@ def test_the_page_claims_no_more_than_was_counted():
 
 
 def test_plots_are_valid_json_without_nan():
-    drawn = plots(RESULT)
-    assert [plot["id"] for plot in drawn] == ["loss", "error"]
+    drawn = [plotly(chart) for chart in charts(RESULT)]
+    assert [plot["id"] for plot in drawn] == ["loss", "error", "run"]
     json.dumps(drawn, allow_nan=False)
     measured = next(t for t in drawn[1]["traces"] if t["name"] == "measured: one round")
     assert measured["y"][0] is None  # exactly zero has no place on a logarithmic axis
@@ -144,7 +146,7 @@ def test_written_files(tmp_path):
     for path in tmp_path.glob("*.png"):
         width, height = png_size(path.read_bytes())
         assert width >= 900
-        assert height >= 350
+        assert height >= 150
 
 
 def png_size(data: bytes) -> tuple[int, int]:
@@ -159,7 +161,10 @@ def test_equal_numbers_give_equal_figures():
 def test_a_result_without_curves_still_has_a_page():
     bare = {key: value for key, value in RESULT.items() if key not in ("curves", "notes")}
     assert set(all_figures(bare)) == {"cost.png"}
-    assert "Three bounds" in render_report(bare)
+    text = render_report(bare)
+    assert "Three bounds" in text
+    assert "holds no curves" in text
+    assert "<script" not in text
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [None, None], [math.inf, 1.0]])

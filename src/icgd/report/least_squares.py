@@ -1,32 +1,33 @@
-"""The report on least squares by looped transformers: gradient descent beside Newton's method."""
+"""The report on least squares by looped transformers: three algorithms beside each other."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from matplotlib.axes import Axes
-
-from icgd.report.figures import COLOURS, draw, positive
+from icgd.report.chart import Chart, Series, drawable
+from icgd.report.network import DIFFERENCE
 from icgd.report.numbers import number
 
 LINES = {
-    "gd_exact": ("gradient descent, exact", COLOURS["sgd"], "solid", 7),
-    "gd_transformer": ("gradient descent, transformer", COLOURS["transformer"], "solid", 2),
-    "newton_exact": ("Newton's method, exact", "#f0b27a", "solid", 7),
-    "newton_transformer": ("Newton's method, transformer", "#009e73", "solid", 2),
-    "preconditioned_exact": ("preconditioned descent, exact", "#cc79a7", "solid", 7),
-    "preconditioned_transformer": ("preconditioned descent, transformer", "#444444", "solid", 2),
+    "gd": ("#e69f00", "#0072b2"),
+    "newton": ("#56b4e9", "#d55e00"),
+    "preconditioned": ("#cc79a7", "#009e73"),
 }
+"""Colours of the exact algorithm, a broad line, and of the transformer, a thin one on top."""
 NAMES = {
     "gd": "gradient descent", "newton": "Newton's method", "preconditioned": "preconditioned descent",
 }  # fmt: skip
 
 
+def _largest(values: Any) -> float | None:
+    """None if any is not finite: a maximum over the others would hide it."""
+    return None if not values or None in values else max(values)
+
+
 def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What came out, in words."""
-    errors = result["curves"]["error"]
+    errors = (result.get("curves") or {}).get("error") or {}
     return [
         ("Optimizer", NAMES[result["optimizer"]]),
         ("Objective before", number(result.get("objective_before"))),
@@ -35,55 +36,48 @@ def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("R² on the training data", number(result.get("r2_transformer"))),
         ("Distance to the least-squares solution", number(result.get("distance"))),
         *(
-            (f"Largest difference to exact {NAMES[name]}", number(max(errors[name])))
+            (f"Largest difference to exact {NAMES[name]}", number(_largest(errors[name])))
             for name in NAMES
             if name in errors
         ),
     ]
 
 
-def plots(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Distance to the solution, step by step, of both algorithms, exact and in context."""
-    distance = result["curves"]["distance"]
-    traces = [
-        {
-            "type": "scatter", "name": label, "mode": "lines",
-            "x": list(range(1, len(distance[key]) + 1)),
-            "y": [None if math.isnan(v) else v for v in positive(distance[key])],
-            "line": {"color": colour, "dash": dash, "width": width},
-        }
-        for key, (label, colour, dash, width) in LINES.items()
-        if key in distance
-    ]  # fmt: skip
-    return [
-        {
-            "id": "distance", "title": "Distance to the least-squares solution", "x": "loops",
-            "y": "|w - w*|", "log": True, "traces": traces,
-        }
-    ]  # fmt: skip
+def charts(result: Mapping[str, Any]) -> list[Chart]:
+    """Distance to the solution and to the exact algorithm, loop by loop."""
+    curves, found = result.get("curves") or {}, []
+    distance, errors = curves.get("distance") or {}, curves.get("error") or {}
+    series = []
+    for name, (below, above) in LINES.items():
+        for kind, colour in (("exact", below), ("transformer", above)):
+            values = distance.get(f"{name}_{kind}")
+            if values:
+                exact = kind == "exact"
+                series.append(
+                    Series(f"{NAMES[name]}, {kind}", loops(values), values, colour,
+                           width=5 if exact else 1.5, faint=exact)
+                )  # fmt: skip
+    if series:
+        found.append(
+            Chart("distance", "Distance to the least-squares solution", "loops", "|w − w*|",
+                  tuple(series), log_x=True, log_y=True)
+        )  # fmt: skip
+    drawn = tuple(
+        Series(NAMES[name], loops(errors[name]), errors[name], above,
+               "points" if len(errors[name]) > 40 else "solid")
+        for name, (_, above) in LINES.items()
+        if errors.get(name)
+    )  # fmt: skip
+    if drawn:
+        found.append(
+            Chart("error", "Difference to the exact algorithm", "loops",
+                  DIFFERENCE, drawn, log_x=True, log_y=True,
+                  note="Differences of exactly 0 are not drawn: a logarithmic axis cannot show them."
+                  if any(v == 0 for s in drawn for v in s.y) else "")
+        )  # fmt: skip
+    return [drawable(chart) for chart in found]
 
 
-def figures(result: Mapping[str, Any]) -> dict[str, bytes]:
-    """The same as a picture."""
-    return {"distance.png": distance_figure(result["curves"]["distance"])}
-
-
-def distance_figure(distance: Mapping[str, Sequence[float | None]]) -> bytes:
-    """|w - w*| on a logarithmic axis: exact algorithms as broad lines, transformers on top."""
-
-    def plot(axes: Axes) -> None:
-        for key, (label, colour, _, width) in LINES.items():
-            if key not in distance:
-                continue
-            steps = range(1, len(distance[key]) + 1)
-            axes.plot(
-                steps, positive(distance[key]), color=colour, linewidth=0.7 * width,
-                alpha=0.55 if width > 2 else 1.0, label=label,
-            )  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set(xlabel="loops", ylabel="|w - w*|")
-        axes.set_title("Distance to the least-squares solution", loc="left")
-        axes.legend(fontsize=9)
-
-    return draw(plot)
+def loops(values: Any) -> list[float]:
+    """1, 2, 3, ..."""
+    return [float(k) for k in range(1, len(values) + 1)]

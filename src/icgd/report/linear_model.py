@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from matplotlib.axes import Axes
-
-from icgd.report.figures import COLOURS, cost_figure, draw, positive
+from icgd.report.chart import COLOURS, Chart, Series, drawable
+from icgd.report.network import DIFFERENCE, over, zeros_said
 from icgd.report.numbers import number, percent
 
 BOUNDS = {
@@ -29,9 +28,11 @@ BOUNDS = {
     ),
 }  # fmt: skip
 PALETTE = (
-    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#444444",
-    "#882255", "#44aa99", "#aa4499", "#117733",
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a8a2b", "#882255",
+    "#117733", "#444444",
 )  # fmt: skip
+"""For as many coefficients; the smaller ones of a larger model are grey."""
+OTHERS = "#a8adb3"
 
 
 def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -52,8 +53,8 @@ def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
             number(result.get("max_difference_library")),
         ),
         ("Largest error of one step", number(result["max_round_error"])),
-        ("Steps above their bound", f"{result['rounds_over_bound']:,} of {result['rounds']:,}"),
-        ("Condition number kappa", number(result["constants"].get("kappa"))),
+        ("Steps above their bound", over(result)),
+        ("Condition number kappa", number((result.get("constants") or {}).get("kappa"))),
         ("Range used, largest |s| / radius", percent(result.get("range_use"))),
     ]
 
@@ -62,6 +63,7 @@ def bound_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:
     """The bounds, each with the measured number it speaks about."""
     return [
         {
+            "key": key,
             "title": title,
             "why": why,
             "value": number(result[key]),
@@ -71,115 +73,80 @@ def bound_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def plots(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Coefficient paths, and errors with their bounds."""
+def charts(result: Mapping[str, Any]) -> list[Chart]:
+    """Coefficient paths, distances with their bounds, and errors of single steps."""
     curves = result.get("curves") or {}
-    found = []
     path, fit = curves.get("path") or {}, curves.get("fit") or {}
+    found = []
     if path.get("round"):
-        found.append(
-            {
-                "id": "path", "title": "Coefficients step by step; dotted: scikit-learn",
-                "x": "step", "y": "coefficient", "log": False, "traces": _path_traces(result),
-            }
-        )  # fmt: skip
+        found.append(path_chart(result))
     if fit.get("round"):
-        lines = (
-            ("theorem's bound on the distance", "theorem", COLOURS["bound"], "solid"),
-            ("distance to the minimiser", "distance", COLOURS["sgd"], "solid"),
-            ("sum of step bounds", "global_bound", COLOURS["bound"], "dot"),
-            ("difference to exact gradient descent", "error", COLOURS["transformer"], "solid"),
-        )
+        x = fit["round"]
         found.append(
-            {
-                "id": "fit", "title": "Distances and their bounds", "x": "step", "y": "distance",
-                "log": True,
-                "traces": [
-                    {
-                        "type": "scatter", "name": name, "mode": "lines", "x": list(fit["round"]),
-                        "y": [None if math.isnan(v) else v for v in positive(fit[key])],
-                        "line": {"color": colour, "dash": dash, "width": 2},
-                    }
-                    for name, key, colour, dash in lines
-                ],
-            }
+            Chart(
+                "fit", "Distances and their bounds", "step", distance_name(result),
+                (
+                    Series("theorem's bound on the distance", x, fit["theorem"], COLOURS["bound"]),
+                    Series("distance to the minimiser", x, fit["distance"], COLOURS["sgd"]),
+                    Series("sum of step bounds", x, fit["global_bound"], COLOURS["bound"], "dot"),
+                    Series("difference to exact descent", x, fit["error"], COLOURS["transformer"]),
+                ),
+                log_y=True,
+            )
         )  # fmt: skip
-    return found
+        found.append(
+            Chart(
+                "step", "Error of every step, and its bound", "step",
+                DIFFERENCE,
+                (
+                    Series("bound of one step", x, fit["step_bound"], COLOURS["bound"]),
+                    Series("measured: one step", x, fit["step_error"], COLOURS["transformer"], "points"),
+                ),
+                log_y=True, note=zeros_said(fit["step_error"], "steps"),
+            )
+        )  # fmt: skip
+    return [drawable(chart) for chart in found]
 
 
-def _path_traces(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    path = result["curves"]["path"]
-    traces: list[dict[str, Any]] = []
-    for i, (name, values) in enumerate(path["coefficients"].items()):
-        colour = PALETTE[i % len(PALETTE)]
-        traces.append(
-            {
-                "type": "scatter", "name": name, "mode": "lines", "x": list(path["round"]),
-                "y": list(values), "line": {"color": colour, "width": 2}, "legendgroup": name,
-            }
-        )  # fmt: skip
-        target = result["coefficients"][name].get("scikit-learn")
+def distance_name(result: Mapping[str, Any]) -> str:
+    """What `distance` measures: the lasso's minimiser need not be one point."""
+    gap = result.get("model") == "lasso"
+    return "distance or gap" if gap else "distance"
+
+
+def path_chart(result: Mapping[str, Any]) -> Chart:
+    """Every coefficient along the chain of thought, with scikit-learn's answer as a dotted line.
+
+    The largest ones have a colour and a name, the others are grey: nobody can follow thirty.
+    """
+    path, answers = result["curves"]["path"], result.get("coefficients") or {}
+    rounds, values = path["round"], path["coefficients"]
+    sizes = {name: _last(curve) for name, curve in values.items()}
+    largest = sorted(sizes, key=lambda name: -sizes[name])[: len(PALETTE)]
+    coloured = [name for name in values if name in largest]
+    series = []
+    for name in sorted(values, key=lambda name: name in largest):
+        shown = name in largest
+        colour = PALETTE[coloured.index(name)] if shown else OTHERS
+        width = 1.5 if shown else 0.8
+        series.append(
+            Series(name, rounds, values[name], colour, width=width, named=shown, group=name)
+        )
+        target = (answers.get(name) or {}).get("scikit-learn")
         if target is not None:
-            ends = [path["round"][0], path["round"][-1]]
-            traces.append(
-                {
-                    "type": "scatter", "name": f"{name}, scikit-learn", "mode": "lines", "x": ends,
-                    "y": [target, target], "line": {"color": colour, "width": 1, "dash": "dot"},
-                    "legendgroup": name, "showlegend": False,
-                }
+            ends, level = [rounds[0], rounds[-1]], [target, target]
+            series.append(
+                Series(f"{name}, scikit-learn", ends, level, colour, "dot", 0.9, named=False,
+                       group=name)
             )  # fmt: skip
-    return traces
+    grey = len(values) - len(coloured)
+    return Chart(
+        "path", "Coefficients step by step; dotted: scikit-learn", "step", "coefficient",
+        tuple(series), log_x=True,
+        note=f"Grey: the {grey} coefficients that are smallest at the end." if grey else "",
+    )  # fmt: skip
 
 
-def figures(result: Mapping[str, Any]) -> dict[str, bytes]:
-    """The figures of a result by file name; curves that are missing are left out."""
-    curves = result.get("curves") or {}
-    drawn = {}
-    if (curves.get("path") or {}).get("round"):
-        drawn["path.png"] = path_figure(result)
-    if (curves.get("fit") or {}).get("round"):
-        drawn["fit.png"] = fit_figure(curves["fit"])
-    drawn["cost.png"] = cost_figure(result)
-    return drawn
-
-
-def path_figure(result: Mapping[str, Any]) -> bytes:
-    """Every coefficient along the chain of thought, with scikit-learn's answer as a dotted line."""
-    path = result["curves"]["path"]
-
-    def plot(axes: Axes) -> None:
-        for i, (name, values) in enumerate(path["coefficients"].items()):
-            colour = PALETTE[i % len(PALETTE)]
-            axes.plot(path["round"], values, color=colour, linewidth=1.4, label=name)
-            target = result["coefficients"][name].get("scikit-learn")
-            if target is not None:
-                axes.axhline(target, color=colour, linewidth=0.8, linestyle=":")
-        axes.set_xscale("log")
-        axes.set(xlabel="step", ylabel="coefficient")
-        axes.set_title("Coefficients step by step; dotted: scikit-learn", loc="left")
-        if len(path["coefficients"]) <= 16:
-            axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-
-    return draw(plot)
-
-
-def fit_figure(curve: Mapping[str, Sequence[float | None]]) -> bytes:
-    """Distances to the minimiser and to exact gradient descent on a logarithmic axis, with bounds."""
-
-    def plot(axes: Axes) -> None:
-        for key, label, colour, style in (
-            ("theorem", "theorem's bound", COLOURS["bound"], "-"),
-            ("distance", "distance to the minimiser", COLOURS["sgd"], "-"),
-            ("global_bound", "sum of step bounds", COLOURS["bound"], ":"),
-            ("error", "difference to exact gradient descent", COLOURS["transformer"], "-"),
-        ):
-            axes.plot(
-                [math.nan if v is None else v for v in curve["round"]], positive(curve[key]),
-                color=colour, linestyle=style, linewidth=1.4, label=label,
-            )  # fmt: skip
-        axes.set_yscale("log")
-        axes.set(xlabel="step", ylabel="distance")
-        axes.set_title("Distances and their bounds", loc="left")
-        axes.legend(fontsize=9, loc="center right")
-
-    return draw(plot)
+def _last(curve: list[float | None]) -> float:
+    ends = [abs(v) for v in curve[-1:] if v is not None]
+    return ends[0] if ends and math.isfinite(ends[0]) else 0.0

@@ -6,6 +6,18 @@ import math
 from typing import Any
 
 
+class Shown(str):
+    """A number as text, which still knows the number; the page gives both."""
+
+    raw: Any
+
+    def __new__(cls, text: str, raw: Any) -> Shown:
+        """Text for people, and what it was made of."""
+        made = super().__new__(cls, text)
+        made.raw = raw
+        return made
+
+
 def number(value: Any) -> str:
     """A number as people read it; None is one that is not finite.
 
@@ -17,10 +29,11 @@ def number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**9 else f"{value:.3g}"
+        return Shown(f"{value:,}" if abs(value) < 10**9 else f"{float(value):.3g}", value)
     if not math.isfinite(value):
         return "not finite"
-    return f"{value:.4g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.3g}"
+    usual = value == 0 or 1e-3 <= abs(value) < 1e5
+    return Shown(f"{value:.4g}" if usual else f"{value:.3g}", value)
 
 
 def percent(value: Any) -> str:
@@ -29,4 +42,4 @@ def percent(value: Any) -> str:
     >>> percent(0.12345)
     '12.3 %'
     """
-    return number(value) if value is None else f"{100 * float(value):.3g} %"
+    return number(value) if value is None else Shown(f"{100 * float(value):.3g} %", value)

@@ -1,0 +1,88 @@
+"""The command that does a run again, from the configuration in its result."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+_OPTIONS = {
+    "softmax_cot_network": ("temperature", "n_grid", "rho", "radius"),
+    "softmax_cot_statistics": ("temperature", "n_grid", "rho", "radius"),
+    "relu_stack": ("n_relu", "radius"),
+    "forward_mode": ("n_relu", "radius", "attention"),
+}
+"""Compiler options that the command has, by construction."""
+_METHODS = {"relu_stack": "stack", "forward_mode": "forward_mode"}
+
+
+def again(result: Mapping[str, Any]) -> str:
+    """`icgd run ...` with every setting written out; empty if the result does not say enough."""
+    config = result.get("config") or {}
+    try:
+        words = ["icgd", "run", *_data(config), *_what(result, config), *_how(config)]
+    except (KeyError, TypeError, IndexError):
+        return ""
+    return shlex.join(words)
+
+
+def _data(config: Mapping[str, Any]) -> list[str]:
+    data = str(config["data"])
+    name = data.removeprefix("example:")
+    words = ["--example", name] if name != data else [data]
+    targets = config["targets"] if "targets" in config else [config["target"]]
+    for target in targets:
+        words += ["--target", str(target)]
+    return words if config["standardize"] else [*words, "--no-standardize"]
+
+
+def _what(result: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+    """What was trained, and how long."""
+    model, problem, optimizer = result.get("model"), config["problem"], config["optimizer"]
+    if model == "linear":
+        words = ["--model", "linear", "--optimizer", str(result["optimizer"])]
+        lengths = {len(v) for v in ((result.get("curves") or {}).get("distance") or {}).values()}
+        # Unless all three made as many loops, each made its own usual number of them.
+        if len(lengths) <= 1:
+            words += ["--steps", str(config["steps"])]
+        return [*words, *(_option("lr", optimizer) if result["optimizer"] == "gd" else [])]
+    if model is not None and model != "network":
+        words = [
+            "--model",
+            str(model),
+            "--lam",
+            repr(problem["lam"]),
+            "--steps",
+            str(config["steps"]),
+        ]
+        # Standardised regressions have no intercept of their own.
+        usual = not (model in ("ridge", "lasso") and config["standardize"])
+        bias = [] if problem["intercept"] or not usual else ["--no-bias"]
+        return [*words, *bias, *_option("lr", optimizer)]
+    widths = [str(w) for w in problem["widths"][1:-1]]
+    words = ["--widths", ",".join(widths) or "none", *_option("activation", problem)]
+    words += [*_option("output", problem), *([] if problem["bias"] else ["--no-bias"])]
+    method = _METHODS.get(config["construction"])
+    if method is None:
+        words += ["--epochs", str(config["epochs"])]
+    else:
+        words += ["--method", method, "--steps", str(config["steps"]), *_option("box", optimizer)]
+    return [*words, "--seed", str(config["seed"]), *_option("lr", optimizer)]
+
+
+def _how(config: Mapping[str, Any]) -> list[str]:
+    """Compiler options, precision, executor."""
+    options, words = config["options"], list[str]()
+    names = _OPTIONS.get(config["construction"], ())
+    for name in names:
+        words += _option(name, options)
+    if config["construction"] == "forward_mode":
+        words += _option("signal_radius", options)
+    return [*words, *_option("dtype", config), *_option("executor", config)]
+
+
+def _option(name: str, values: Mapping[str, Any]) -> list[str]:
+    value = values.get(name)
+    if value is None:
+        return []
+    return [f"--{name.replace('_', '-')}", value if isinstance(value, str) else repr(value)]
