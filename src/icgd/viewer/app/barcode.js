@@ -37,7 +37,9 @@ export function drawBarcode(canvas, layout, block, theme) {
         const entry = Math.floor((cell / (columns + columns)) * value.data.length);
         const i = value.data.length === 1 ? 0 : Math.min(entry, value.data.length - 1);
         const k = Math.max(scale.index(value.data[i]), 0);
-        image.data.set([colours.signed[3 * k], colours.signed[3 * k + 1], colours.signed[3 * k + 2], 255], 4 * (y * WIDTH + x));
+        const at = 4 * (y * WIDTH + x);
+        image.data.set(colours.signed.subarray(3 * k, 3 * k + 3), at);
+        image.data[at + 3] = 255;
       }
     }
   });

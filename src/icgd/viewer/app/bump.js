@@ -26,6 +26,8 @@ export function barHalf(xs) {
   return Math.min(Math.max((Number.isFinite(least) ? least : 24) * 0.36, 0.6), 12);
 }
 
+const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
+
 const text = (x, y, content, anchor = "middle", more = {}) =>
   svg("text", { x: x.toFixed(1), y: y.toFixed(1), "text-anchor": anchor, ...more }, content);
 
@@ -72,18 +74,21 @@ export function createBump() {
     main.setAttribute("viewBox", `0 0 ${width} ${height}`);
     main.setAttribute("width", width);
     main.setAttribute("height", height);
-    main.setAttribute("aria-label", `Attention over ${levels.length} grid tokens, largest weight ${short(top)}, asked ${short(asked)}`);
+    const spoken = `largest weight ${short(top)}, asked ${short(asked)}`;
+    main.setAttribute("aria-label", `Attention over ${levels.length} grid tokens, ${spoken}`);
     main.replaceChildren(
       svg("path", { class: "bars", d: bars(xs, order.map((k) => weights[k]), half, y) }),
       ...axis(width, x, ticks),
       text(SIDE.left - 6, 20, short(top, 2), "end"),
       text(SIDE.left - 6, base + 1, "0", "end"),
       svg("path", { class: "asked-line", d: `M${at.toFixed(1)} 11V${base}` }),
-      text(Math.min(Math.max(at, 60), width - 60), 9, `asked ${short(asked)}`, "middle", { class: "asked-text" }),
+      text(clamp(at, 60, width - 60), 9, `asked ${short(asked)}`, "middle", { class: "asked-text" }),
     );
-    drawTilt({ change: change && order.map((k) => change[k]), xs, half, at, width, axis: () => axis(width, x, ticks) });
+    const sortedChange = change && order.map((k) => change[k]);
+    drawTilt({ change: sortedChange, xs, half, at, width, axis: () => axis(width, x, ticks) });
     const how = recomputed ? "recomputed: softmax(asked · linear + offset)" : "as recorded";
-    setText(caption, `Attention weights over ${levels.length} grid tokens, ${how}; together they read ${short(read, 6)}.`);
+    const what = `Attention weights over ${levels.length} grid tokens`;
+    setText(caption, `${what}, ${how}; together they read ${short(read, 6)}.`);
     caption.dataset.recomputed = recomputed ? "1" : "0";
   }
 
@@ -98,10 +103,11 @@ export function createBump() {
     tilt.setAttribute("height", height);
     tilt.setAttribute("aria-label", `The same weights minus those of a head that asks 0, up to ${short(top)}`);
     tilt.replaceChildren(
-      text(SIDE.left, 9, top ? "minus the weights of a head that asks 0" : "a head that asks 0: no difference", "start"),
+      text(SIDE.left, 9, top ? "minus the weights of a head that asks 0" : "asks 0: no difference", "start"),
       svg("path", { class: "axis", d: `M${SIDE.left} ${middle}H${width - SIDE.right}` }),
       svg("path", { class: "bars tilted", d: bars(xs, change, half, y) }),
-      ...(top ? [text(SIDE.left - 6, 20, short(top, 1), "end"), text(SIDE.left - 6, height - 28, short(-top, 1), "end")] : []),
+      text(SIDE.left - 6, 20, top ? short(top, 1) : "", "end"),
+      text(SIDE.left - 6, height - 28, top ? short(-top, 1) : "", "end"),
       svg("path", { class: "asked-line", d: `M${at.toFixed(1)} 14V${height - 28}` }),
       ...axisOf(),
     );

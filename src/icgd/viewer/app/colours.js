@@ -80,6 +80,12 @@ export function sizeScale(low, high) {
   };
 }
 
+// Shares from 0 to the largest, linear: attention weights.
+export function shareScale(high) {
+  const index = (value) => (Number.isFinite(value) ? Math.round((255 * value) / (high || 1)) : -2);
+  return { name: "size", low: 0, high, index };
+}
+
 // The decades that hold every non-zero size of some arrays, or null if all are exactly zero.
 export function decades(arrays) {
   let low = Infinity;

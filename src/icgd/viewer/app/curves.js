@@ -3,7 +3,7 @@
 import { el, setText, svg } from "./dom.js";
 import { niceTicks, power, short, whole } from "./numbers.js";
 
-const HEIGHT = 104;
+const HEIGHT = 96;
 const PAD = { left: 44, right: 10, top: 8, bottom: 28 };
 
 // For each of at most `columns` groups of rounds its least and largest value: no peak is lost.
@@ -20,7 +20,7 @@ export function thin(data, columns) {
       if (high < 0 || data[i] > data[high]) high = i;
     }
     if (low < 0) points.push([start + 1, NaN]);
-    else for (const i of low === high ? [low] : [low, high].sort((a, b) => a - b)) points.push([i + 1, data[i]]);
+    else for (const i of new Set([Math.min(low, high), Math.max(low, high)])) points.push([i + 1, data[i]]);
   }
   return points;
 }
@@ -79,7 +79,7 @@ function pathOf(points, x, y, log) {
   return path;
 }
 
-const label = (x, y, content, anchor, more = {}) => svg("text", { x, y, "text-anchor": anchor, ...more }, content);
+const label = (x, y, content, anchor) => svg("text", { x, y, "text-anchor": anchor }, content);
 
 function createPlot(state, spec) {
   const { model } = state;
@@ -116,12 +116,22 @@ function createPlot(state, spec) {
     axes = { x, y, log, roundAt };
     const bottom = HEIGHT - PAD.bottom;
     picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    const nodes = ticks.map(([v, t]) => svg("g", {}, svg("path", { class: "rule", d: `M${PAD.left} ${y(v).toFixed(1)}H${right}` }), label(PAD.left - 5, (y(v) + 3.5).toFixed(1), t, "end")));
+    const nodes = ticks.flatMap(([value, name]) => [
+      svg("path", { class: "rule", d: `M${PAD.left} ${y(value).toFixed(1)}H${right}` }),
+      label(PAD.left - 5, (y(value) + 3.5).toFixed(1), name, "end"),
+    ]);
     nodes.push(...coverage(x, bottom, scale));
-    nodes.push(label(PAD.left, HEIGHT - 4, "1", "middle"), label(right, HEIGHT - 4, whole(nRounds), "end"), label((PAD.left + right) / 2, HEIGHT - 4, "round", "middle"));
+    nodes.push(
+      label(PAD.left, HEIGHT - 4, "1", "middle"),
+      label((PAD.left + right) / 2, HEIGHT - 4, "round", "middle"),
+      label(right, HEIGHT - 4, whole(nRounds), "end"),
+    );
     setText(unit, `${spec.unit}${log ? ", log scale" : ""}`);
     unit.title = unit.textContent;
-    for (const line of spec.lines) nodes.push(svg("path", { class: `line ${line.name}`, d: pathOf(thin(line.data, width), x, y, log) }));
+    for (const line of spec.lines) {
+      const d = pathOf(thin(line.data, width), x, y, log);
+      nodes.push(svg("path", { class: `line ${line.name}`, d }));
+    }
     picture.replaceChildren(...nodes, cursor, dots);
   }
 
@@ -149,7 +159,8 @@ function createPlot(state, spec) {
       const v = line.data[round - 1];
       if (!Number.isFinite(v)) return [];
       const y = axes.log && v <= 0 ? HEIGHT - PAD.bottom + 3 : axes.y(v);
-      return [svg("circle", { class: `dot ${line.name}`, cx: x.toFixed(1), cy: y.toFixed(1), r: line.name === "exact" ? 4.5 : 2.5 })];
+      const r = line.name === "exact" ? 4.5 : 2.5;
+      return [svg("circle", { class: `dot ${line.name}`, cx: x.toFixed(1), cy: y.toFixed(1), r })];
     });
     dots.replaceChildren(...marks);
     setText(reading, spec.lines.map((line) => `${line.title}${short(line.data[round - 1], 4)}`).join(" · "));
@@ -157,21 +168,48 @@ function createPlot(state, spec) {
   return { element, update };
 }
 
-export function createCurves(state) {
-  const { curves, program } = state.model.trace;
+// What there is to plot; a curve that is not recorded, or a range never used, has no plot.
+function plotsOf({ curves, program }) {
   const plots = [];
   const losses = [];
   if (curves.exact_loss) losses.push({ name: "exact", title: "exact ", data: curves.exact_loss });
   if (curves.loss) losses.push({ name: "ours", title: "transformer ", data: curves.loss });
   if (losses.length) plots.push({ title: "Loss", unit: curves.loss_title, lines: losses, auto: true });
-  if (curves.error) plots.push({ title: "Error", unit: "largest |weight − exact weight|", lines: [{ name: "error", title: "", data: curves.error }], log: true });
-  if (curves.range_use && curves.range_use.some((v) => v !== 0)) plots.push({ title: "Range use", unit: `largest |asked| / radius${program.radius ? ` (${short(program.radius)})` : ""}`, lines: [{ name: "use", title: "", data: curves.range_use }], auto: true });
+  if (curves.error) {
+    const lines = [{ name: "error", title: "", data: curves.error }];
+    plots.push({ title: "Error", unit: "largest |weight − exact weight|", lines, log: true });
+  }
+  if (curves.range_use && curves.range_use.some((v) => v !== 0)) {
+    const lines = [{ name: "use", title: "", data: curves.range_use }];
+    const radius = program.radius ? ` (${short(program.radius)})` : "";
+    plots.push({ title: "Range use", unit: `largest |asked| / radius${radius}`, lines, auto: true });
+  }
+  return plots;
+}
+
+function createKey() {
+  const [ours, exact] = ["key ours", "key exact"].map((name) => el("span", { class: name }));
+  return el("p", { class: "soft curve-key" }, ours, "transformer ", exact, "exact optimizer");
+}
+
+export function createCurves(state) {
+  const plots = plotsOf(state.model.trace);
   const parts = plots.map((spec) => createPlot(state, spec));
-  const words = el("p", { class: "soft coverage" }, state.model.coverage());
-  const key = losses.length > 1 && el("p", { class: "soft curve-key" }, el("span", { class: "key ours" }), "transformer ", el("span", { class: "key exact" }), "exact optimizer");
-  const frame = el("div", { class: "panel-scroll" }, key || null, ...parts.map((p) => p.element), words);
-  const element = el("section", { class: "panel", id: "curves-panel", "aria-label": "Curves" }, el("header", { class: "panel-head" }, el("h2", {}, "The whole run"), el("span", { class: "soft" }, "click to go to a round")), frame);
-  if (!parts.length) frame.prepend(el("p", { class: "unknown" }, "No curves are recorded."));
+  const frame = el(
+    "div",
+    { class: "panel-scroll" },
+    plots.some((plot) => plot.lines.length > 1) && createKey(),
+    !parts.length && el("p", { class: "unknown" }, "No curves are recorded."),
+    ...parts.map((part) => part.element),
+    el("p", { class: "soft coverage" }, state.model.coverage()),
+  );
+  const hint = parts.length ? "click to go to a round" : "";
+  const element = el(
+    "section",
+    { class: "panel", id: "curves-panel", "aria-label": "Curves" },
+    el("header", { class: "panel-head" }, el("h2", {}, "The whole run"), el("span", { class: "soft" }, hint)),
+    frame,
+  );
 
   let width = 280;
   function measure() {

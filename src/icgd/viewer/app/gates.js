@@ -30,7 +30,8 @@ export function createGates(gates) {
     const dots = members.map(({ route }) => el("span", { class: "dot", title: routeText(route) }));
     const tally = el("span", { class: "tally" });
     const name = el("span", { class: "gate-group-name" }, group || members.map((m) => m.route).join(", "));
-    const box = el("div", { class: "gate-group" }, name, el("span", { class: "dots", "aria-hidden": "true" }, ...dots), tally);
+    const row = el("span", { class: "dots", "aria-hidden": "true" }, ...dots);
+    const box = el("div", { class: "gate-group" }, name, row, tally);
     columns.append(box);
     return { group, members, dots, tally, box };
   });

@@ -36,21 +36,31 @@ function capital(text) {
 
 function dialog(id, title, ...content) {
   const box = el("dialog", { id, "aria-labelledby": `${id}-title` });
-  const close = el("button", { type: "button", class: "tool", "aria-label": "Close", onclick: () => box.close() }, "×");
-  box.append(el("header", {}, el("h2", { id: `${id}-title` }, title), close), ...content);
+  const shut = () => box.close();
+  const close = el("button", { type: "button", class: "tool", "aria-label": "Close", onclick: shut }, "×");
+  box.append(el("header", {}, el("h2", { id: `${id}-title` }, title), close), ...content.filter(Boolean));
   box.addEventListener("click", (event) => event.target === box && box.close());
   return box;
 }
 
+const pair = (name, value) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value));
+
+const HELP = [
+  "Top: the prompt. Lit blocks are those the mask lets this step see; the framed one is new. Left: the " +
+    "selected block, slot by slot. Middle: the layer, stage by stage; its weights never change, the flags " +
+    "of the blocks decide which gates open. Right: the whole run.",
+  "Blue is negative, orange positive, grey zero; every picture has a scale of its own, written beside it. " +
+    "“Difference” colours by the distance to the exact optimizer instead. Indices count from 0, as in Python.",
+];
+
 function helpDialog() {
   const rows = KEYS.map(({ shown, title }) =>
-    el("tr", {}, el("th", { scope: "row" }, ...shown.flatMap((k, i) => (i ? [" ", el("kbd", {}, k)] : [el("kbd", {}, k)]))), el("td", {}, title)),
+    pair(shown.flatMap((key) => [el("kbd", {}, key), " "]), title),
   );
   return dialog(
     "help",
     "How to read this page",
-    el("p", {}, "Top: the prompt. Lit blocks are those the mask lets this step see; the framed one is new. Left: the selected block, slot by slot. Middle: the layer, stage by stage; its weights never change, the flags of the blocks decide which gates open. Right: the whole run."),
-    el("p", {}, "Blue is negative, orange positive, grey zero; every picture has a scale of its own, written beside it. “Difference” colours by the distance to the exact optimizer instead. Indices count from 0, as in Python."),
+    ...HELP.map((paragraph) => el("p", {}, paragraph)),
     el("table", { class: "keys" }, el("tbody", {}, ...rows)),
   );
 }
@@ -66,12 +76,13 @@ function aboutDialog(trace) {
     ["certified radius", program.radius === null ? "unlimited" : short(program.radius)],
     ["recorded by", `icgd ${trace.version}`],
   ];
-  const rows = facts.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)));
+  const rows = facts.map(([name, value]) => pair(name, value));
   const notes = [...trace.warnings, ...trace.notes].map((note) => el("li", {}, note));
   return dialog(
     "about",
     "Notes",
-    notes.length ? el("ul", { class: "notes" }, ...notes) : el("p", { class: "soft" }, "The recording has no notes."),
+    notes.length > 0 && el("ul", { class: "notes" }, ...notes),
+    notes.length === 0 && el("p", { class: "soft" }, "The recording has no notes."),
     el("table", { class: "facts" }, el("tbody", {}, ...rows)),
   );
 }
@@ -81,9 +92,12 @@ export function createHeader(state) {
   const { trace } = model;
   const help = helpDialog();
   const about = aboutDialog(trace);
-  const theme = el("button", { type: "button", class: "tool wide", id: "theme", onclick: nextTheme });
   const nNotes = trace.notes.length + trace.warnings.length;
-  const numbers = keyNumbers(model).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+  const fact = ([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+  const numbers = el("dl", { class: "numbers" }, ...keyNumbers(model).map(fact));
+  const button = (id, title, name, act) =>
+    el("button", { type: "button", class: "tool wide", id, title, onclick: act }, name);
+  const theme = button("theme", "Theme (t)", "", nextTheme);
   const element = el(
     "header",
     { class: "top" },
@@ -91,15 +105,17 @@ export function createHeader(state) {
     el(
       "div",
       { class: "tools" },
-      el("button", { type: "button", class: "tool wide", id: "open-about", onclick: () => about.showModal() }, nNotes ? plural(nNotes, "note") : "about"),
+      button("open-about", "Notes and settings", nNotes ? plural(nNotes, "note") : "about", () => about.showModal()),
       theme,
-      el("button", { type: "button", class: "tool wide", id: "open-help", title: "Help (?)", onclick: () => help.showModal() }, "help"),
+      button("open-help", "Help (?)", "help", () => help.showModal()),
     ),
-    el("div", { class: "facts-line" }, el("p", { class: "soft" }, summary(trace)), el("dl", { class: "numbers" }, ...numbers)),
+    el("div", { class: "facts-line" }, el("p", { class: "soft" }, summary(trace)), numbers),
     help,
     about,
   );
-  if (trace.warnings.length) element.append(el("p", { class: "warning", role: "alert" }, trace.warnings.join(" ")));
+  if (trace.warnings.length) {
+    element.append(el("p", { class: "warning", role: "alert" }, trace.warnings.join(" ")));
+  }
 
   function nextTheme() {
     state.set({ theme: THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length] });

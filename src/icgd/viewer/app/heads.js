@@ -3,7 +3,7 @@
 
 import { largest } from "./arrays.js";
 import { createBump } from "./bump.js";
-import { signedScale, sizeScale } from "./colours.js";
+import { shareScale, signedScale } from "./colours.js";
 import { el, keyed, setText } from "./dom.js";
 import { createHeatmap } from "./heatmap.js";
 import { full, plural, shapeText, short } from "./numbers.js";
@@ -18,7 +18,7 @@ export function useText(use, asked, radius) {
 function createGridHeads(tip, state) {
   const asked = createHeatmap(tip);
   const askedScale = el("span", { class: "soft" });
-  const picker = el("input", { type: "number", min: "0", step: "1", class: "head-picker", "aria-label": "Head" });
+  const picker = el("input", { type: "number", min: "0", class: "head-picker", "aria-label": "Head" });
   const of = el("span", { class: "soft" });
   const fact = el("p", { class: "fact" });
   const fill = el("span", { class: "use-fill" });
@@ -28,7 +28,14 @@ function createGridHeads(tip, state) {
   const element = el(
     "div",
     { class: "grid-heads" },
-    el("div", { class: "asked" }, el("span", { class: "row-name" }, "asked"), asked.element, askedScale, el("span", { class: "use" }, el("span", { class: "use-bar", "aria-hidden": "true" }, fill), use)),
+    el(
+      "div",
+      { class: "asked" },
+      el("span", { class: "row-name" }, "asked"),
+      asked.element,
+      askedScale,
+      el("span", { class: "use" }, el("span", { class: "use-bar", "aria-hidden": "true" }, fill), use),
+    ),
     el("div", { class: "pick" }, el("label", {}, "head ", picker), of, fact),
     bump.element,
     missing,
@@ -78,7 +85,8 @@ function createGridHeads(tip, state) {
     // Recorded weights have single precision; their difference to another head's needs double.
     const rest = softmax(0, grid.linear, grid.offset);
     const tilt = softmax(value, grid.linear, grid.offset).map((w, k) => w - rest[k]);
-    bump.update({ levels, weights: found.weights, tilt, asked: value, read, width: look.width, height: look.tall ? 180 : 100, recomputed: found.recomputed });
+    const size = { width: look.width, height: look.tall ? 180 : 92 };
+    bump.update({ ...found, ...size, levels, tilt, asked: value, read });
   }
   return { element, update };
 }
@@ -115,23 +123,26 @@ function createTokenHeads(tip) {
   function update(entry, _grid, look) {
     const shown = { scores: entry.asked, attention: entry.weights, read: entry.read };
     const turned = entry.over === "units";
-    const tall = look.roomy || look.tall ? 230 : 150;
+    const width = (look.width - 40) / 2;
+    const height = look.roomy || look.tall ? 230 : 150;
+    const box = turned ? { width, height: 60, most: 10, stretch: true } : { width, height, most: 14 };
     for (const part of parts) {
       const value = shown[part.name];
       part.element.hidden = !value || !value.data.length;
       if (part.element.hidden) continue;
       const most = largest(value.data);
       const positive = part.name === "attention" && !value.data.some((v) => v < 0);
-      const scale = positive ? { ...sizeScale(1e-6, 1), index: (v) => (Number.isFinite(v) ? Math.round((255 * v) / (most || 1)) : -2) } : signedScale(most);
+      const scale = positive ? shareScale(most) : signedScale(most);
       setText(part.scale, positive ? `0 to ${short(most)}` : `±${short(most)}`);
       setText(part.shape, shapeText(value.shape));
       part.map.update({
         name: part.name, data: value.data, shape: value.shape, away: null, drawn: value.data, scale,
-        theme: look.theme, turned, box: { width: (look.width - 40) / 2, height: turned ? 60 : tall, most: turned ? 10 : 14, stretch: turned },
+        theme: look.theme, turned, box,
       });
     }
     const n = plural(entry.heads.length, "token");
-    setText(note, turned ? `${n} across, a head of the family per row; they ask with ${entry.slot}.` : `Rows: ${n} that ask, with ${entry.slot}; columns: tokens they see.`);
+    const across = `${n} across, a head of the family per row; they ask with ${entry.slot}.`;
+    setText(note, turned ? across : `Rows: ${n} that ask, with ${entry.slot}; columns: tokens they see.`);
     const [scores] = parts;
     setText(scores.label, turned ? "asked" : "scores");
   }
@@ -168,7 +179,11 @@ export function createHeads(tip, state, stage) {
     keyed(tabs, names, (key) => {
       const i = Number(key.split(" ", 1)[0]);
       const name = key.slice(key.indexOf(" ") + 1);
-      return { element: el("button", { type: "button", class: "bank", onclick: () => { chosen = i; state.set({}); } }, bankName(name, stage)) };
+      const choose = () => {
+        chosen = i;
+        state.set({});
+      };
+      return { element: el("button", { type: "button", class: "bank", onclick: choose }, bankName(name, stage)) };
     }).forEach(({ element: tab }, i) => {
       tab.setAttribute("aria-pressed", String(i === at));
       tab.title = `asks with ${entries[i].slot}`;
@@ -181,7 +196,9 @@ export function createHeads(tip, state, stage) {
     }
     for (const form of Object.values(forms)) if (form) form.element.hidden = form !== forms[name];
     element.dataset.bank = entry.bank;
-    forms[name].update(entry, state.model.grids.get(entry.bank) ?? null, { ...look, key: `${stage}/${entry.bank}`, roomy: state.model.trace.stages.length < 3 });
+    const { grids, trace } = state.model;
+    const more = { key: `${stage}/${entry.bank}`, roomy: trace.stages.length < 3 };
+    forms[name].update(entry, grids.get(entry.bank) ?? null, { ...look, ...more });
   }
   return { element, update };
 }

@@ -118,7 +118,8 @@ export function createHeatmap(tip) {
     if (event.key === "Escape") return hide();
     if (!count()) return undefined;
     const { grid, turned } = now;
-    const to = rove(event, { at, count: count(), columns: turned ? 1 : grid.cols, rows: turned ? grid.rows : 1 });
+    const strides = turned ? { columns: 1, rows: grid.rows } : { columns: grid.cols, rows: 1 };
+    const to = rove(event, { at, count: count(), ...strides });
     if (to !== null) show(to, true);
     return undefined;
   });

@@ -1,21 +1,25 @@
 // The keyboard: one table that both acts and is shown as help.
 
+const key = (keys, shown, title, act) => ({ keys, shown, title, act });
+
+const recolour = (state) => state.set({ colourBy: state.colourBy === "value" ? "difference" : "value" });
+
 export const KEYS = [
-  { keys: [" "], shown: ["Space"], title: "play or pause", act: (s) => s.play(!s.playing) },
-  { keys: ["ArrowRight", "."], shown: ["→", "."], title: "step forward", act: (s) => s.move(1) },
-  { keys: ["ArrowLeft", ","], shown: ["←", ","], title: "step back", act: (s) => s.move(-1) },
-  { keys: ["Shift+ArrowRight", "PageDown", ">"], shown: ["Shift →", ">"], title: "round forward", act: (s) => s.moveRound(1) },
-  { keys: ["Shift+ArrowLeft", "PageUp", "<"], shown: ["Shift ←", "<"], title: "round back", act: (s) => s.moveRound(-1) },
-  { keys: ["Home"], shown: ["Home"], title: "first step", act: (s) => s.go(0) },
-  { keys: ["End"], shown: ["End"], title: "last step", act: (s) => s.go(s.last) },
-  { keys: ["]"], shown: ["]"], title: "select the next block of the prompt", act: (s) => s.chooseBeside(1) },
-  { keys: ["["], shown: ["["], title: "select the block before", act: (s) => s.chooseBeside(-1) },
-  { keys: ["d"], shown: ["d"], title: "colour by value or by difference to the exact value", act: (s) => s.set({ colourBy: s.colourBy === "value" ? "difference" : "value" }) },
-  { keys: ["+", "="], shown: ["+"], title: "faster", act: (s) => s.changeSpeed(1) },
-  { keys: ["-"], shown: ["−"], title: "slower", act: (s) => s.changeSpeed(-1) },
-  { keys: ["t"], shown: ["t"], title: "theme: auto, light, dark", act: (_, page) => page.nextTheme() },
-  { keys: ["?"], shown: ["?"], title: "this help", act: (_, page) => page.help.showModal() },
-  { keys: [], shown: ["Tab"], title: "to heat maps, blocks, heads and plots; arrow keys then move inside, Enter picks a head" },
+  key([" "], ["Space"], "play or pause", (state) => state.play(!state.playing)),
+  key(["ArrowRight", "."], ["→", "."], "step forward", (state) => state.move(1)),
+  key(["ArrowLeft", ","], ["←", ","], "step back", (state) => state.move(-1)),
+  key(["Shift+ArrowRight", "PageDown", ">"], ["Shift →", ">"], "round forward", (state) => state.moveRound(1)),
+  key(["Shift+ArrowLeft", "PageUp", "<"], ["Shift ←", "<"], "round back", (state) => state.moveRound(-1)),
+  key(["Home"], ["Home"], "first step", (state) => state.go(0)),
+  key(["End"], ["End"], "last step", (state) => state.go(state.last)),
+  key(["]"], ["]"], "select the next block of the prompt", (state) => state.chooseBeside(1)),
+  key(["["], ["["], "select the block before", (state) => state.chooseBeside(-1)),
+  key(["d"], ["d"], "colour by value or by difference to the exact value", recolour),
+  key(["+", "="], ["+"], "faster", (state) => state.changeSpeed(1)),
+  key(["-"], ["−"], "slower", (state) => state.changeSpeed(-1)),
+  key(["t"], ["t"], "theme: auto, light, dark", (_, page) => page.nextTheme()),
+  key(["?"], ["?"], "this help", (_, page) => page.help.showModal()),
+  key([], ["Tab"], "to blocks, heat maps and heads; arrow keys then move inside, Enter picks a head", null),
 ];
 
 export function actionFor(event) {

@@ -94,10 +94,13 @@ function badges(container, blocks, state) {
   // Of a long row its two ends say enough; the strip above shows the rest.
   const shown = blocks.length > 5 ? [...blocks.slice(0, 2), "…", blocks[blocks.length - 1]] : blocks;
   keyed(container, shown, (b) => {
+    const onclick = () => state.choose(b);
     if (b === "…") return { element: el("span", {}, b) };
     const kind = (state.model.kindIndex.get(state.model.trace.blocks[b].kind) ?? 0) % 8;
+    const label = state.model.label(b);
+    const title = `${label}, ${state.model.originText(b)}`;
     return {
-      element: el("button", { type: "button", class: "block-badge", "data-kind": kind, onclick: () => state.choose(b), title: `${state.model.label(b)}, ${state.model.originText(b)}` }, state.model.label(b)),
+      element: el("button", { type: "button", class: "block-badge", "data-kind": kind, onclick, title }, label),
     };
   });
 }
@@ -113,7 +116,13 @@ export function createLayer(tip, state) {
   const element = el(
     "section",
     { class: "panel", id: "layer-panel", "aria-label": "The layer" },
-    el("header", { class: "panel-head" }, el("h2", {}, stages.length > 3 ? "The frozen layers" : "The frozen layer"), count, el("span", { class: "flow" }, "sees ", sees, " does ", kind, " writes ", writes)),
+    el(
+      "header",
+      { class: "panel-head" },
+      el("h2", {}, stages.length > 3 ? "The frozen layers" : "The frozen layer"),
+      count,
+      el("span", { class: "flow" }, "sees ", sees, " does ", kind, " writes ", writes),
+    ),
     el("div", { class: "panel-scroll" }, list, none),
   );
   const parts = stages.map((info, i) => createStage(info, i, tip, state));

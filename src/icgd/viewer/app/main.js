@@ -16,9 +16,17 @@ import { clip, readTrace } from "./trace.js";
 
 function complain(error) {
   const known = error instanceof TraceError;
-  const text = known ? error.message : `The viewer met something it did not expect: ${clip(error?.message ?? error, 200)}.`;
+  const odd = `The viewer met something it did not expect: ${clip(error?.message ?? error, 200)}.`;
+  const text = known ? error.message : odd;
+  const remedy = "Record it again with icgd run … --trace, or check that the file was copied completely.";
   document.body.replaceChildren(
-    el("main", { class: "failure", id: "failure", role: "alert" }, el("h1", {}, "This trace cannot be shown"), el("p", {}, text), el("p", { class: "soft" }, "Record it again with icgd run … --trace, or check that the file was copied completely.")),
+    el(
+      "main",
+      { class: "failure", id: "failure", role: "alert" },
+      el("h1", {}, "This trace cannot be shown"),
+      el("p", {}, text),
+      el("p", { class: "soft" }, remedy),
+    ),
   );
   document.body.dataset.ready = "failed";
 }
@@ -88,11 +96,13 @@ function build(model) {
   const tip = createTip();
   const header = createHeader(state);
   if (!model.nSteps) {
-    document.body.replaceChildren(header.element, el("main", { class: "failure", id: "failure" }, el("p", {}, model.coverage())));
+    const words = el("main", { class: "failure", id: "failure" }, el("p", {}, model.coverage()));
+    document.body.replaceChildren(header.element, words);
     return null;
   }
-  const parts = [header, createTimeline(state), createStrip(state), createSlots(tip, state), createLayer(tip, state), createCurves(state)];
-  const [, timeline, strip, slots, layer, curves] = parts;
+  const [timeline, strip] = [createTimeline(state), createStrip(state)];
+  const [slots, layer, curves] = [createSlots(tip, state), createLayer(tip, state), createCurves(state)];
+  const parts = [header, timeline, strip, slots, layer, curves];
   const main = el("main", { class: "panels" }, slots.element, layer.element, curves.element);
   document.body.replaceChildren(header.element, timeline.element, strip.element, main, tip.element, tip.spoken);
   document.title = `${clip(model.trace.program.title, 60)} – icgd trace`;

@@ -3,6 +3,11 @@
 import { volume } from "./arrays.js";
 import { blockLabel, plural, ranges, whole } from "./numbers.js";
 
+// "update: one step of …" stands behind the word "update" already.
+function withoutPrefix(text, prefix) {
+  return text.startsWith(prefix) ? text.slice(prefix.length) : text;
+}
+
 function firstStep(steps, test) {
   const found = steps.findIndex(test);
   return found < 0 ? steps.length : found;
@@ -34,7 +39,9 @@ export class Model {
     this.trace = trace;
     this.nSteps = trace.steps.length;
     this.born = births(trace);
-    const rank = (b) => this.born[b] + (trace.blocks[b].origin === "step" ? 0.5 : 0);
+    // What was kept of an earlier round, then what this round brings, then what is written.
+    const later = { prompt: 0, earlier: 0, arrival: 0.25, step: 0.5 };
+    const rank = (b) => this.born[b] + later[trace.blocks[b].origin];
     this.order = trace.blocks.map((_, b) => b).sort((a, b) => rank(a) - rank(b) || a - b);
     this.placeOf = new Int32Array(trace.blocks.length);
     this.order.forEach((b, place) => (this.placeOf[b] = place));
@@ -115,8 +122,7 @@ export class Model {
       kind: planned.kind,
       layer,
       type: layer > 0 ? `${planned.kind}, layer ${layer}` : planned.kind,
-      // "update: one step of …" stands behind the word "update" already.
-      title: planned.title.startsWith(`${planned.kind}: `) ? planned.title.slice(planned.kind.length + 2) : planned.title,
+      title: withoutPrefix(planned.title, `${planned.kind}: `),
     };
   }
 

@@ -103,7 +103,8 @@ function createLegend() {
     for (const node of [low, bar, high]) node.hidden = !known;
     setText(low, byDifference ? short(look.scale.low) : "−r");
     setText(high, byDifference ? short(look.scale.high) : "+r");
-    setText(words, byDifference ? (known ? "log; blank: 0 or unknown" : "no difference other than 0") : "r beside each slot as ±r");
+    const aboutDifference = known ? "log; blank: 0 or unknown" : "no difference other than 0";
+    setText(words, byDifference ? aboutDifference : "r beside each slot as ±r");
     if (known) drawLegend(bar, byDifference ? look.scale : signedScale(1), look.theme);
   }
   return { element, update };
@@ -165,7 +166,7 @@ export function createSlots(tip, state) {
       "header",
       { class: "panel-head" },
       el("h2", {}, "Block ", label),
-      el("fieldset", { class: "segmented" }, el("legend", { class: "visually-hidden" }, "Colour by"), values, differences),
+      el("fieldset", { class: "segmented", "aria-label": "Colour by" }, values, differences),
     ),
     el("p", { class: "origin" }, origin),
     kind,
@@ -188,8 +189,10 @@ export function createSlots(tip, state) {
     const { views, zero } = slotViews(model.trace.layout, block);
     const scalars = views.filter((view) => view.value.shape.length === 0);
     const own = views.filter((view) => block.tokens > 1 && view.each && view.value.shape[0] === block.shown);
-    const tensors = views.filter((view) => !own.includes(view) && view.value.shape.length > 0 && volume(view.value.shape) > 0);
-    const look = { colourBy: state.colourBy, theme: state.shown, width, height: tall ? 300 : 168, tall: tall ? 420 : 300, most: tall ? 30 : 20, scale: noScale };
+    const drawable = (view) => view.value.shape.length > 0 && volume(view.value.shape) > 0;
+    const tensors = views.filter((view) => !own.includes(view) && drawable(view));
+    const room = tall ? { height: 300, tall: 420, most: 30 } : { height: 168, tall: 300, most: 20 };
+    const look = { colourBy: state.colourBy, theme: state.shown, width, ...room, scale: noScale };
     if (state.colourBy === "difference") {
       look.scale = decades(views.filter((v) => v.away).map((v) => v.away)) ?? noScale;
     }
@@ -203,8 +206,10 @@ export function createSlots(tip, state) {
     setText(away, most === null ? "No exact values recorded for this block." : awayText(most));
     legend.update(look);
     matrix.update(own, look);
-    keyed(chips, scalars.map((v) => v.name), () => createChip(tip)).forEach((c, i) => c.update(scalars[i], look));
-    keyed(rows, tensors.map((v) => v.name), () => createRow(tip)).forEach((r, i) => r.update(tensors[i], look));
+    const fill = (parent, shown, create) =>
+      keyed(parent, shown.map((v) => v.name), create).forEach((part, i) => part.update(shown[i], look));
+    fill(chips, scalars, () => createChip(tip));
+    fill(rows, tensors, () => createRow(tip));
     setText(zeros, zero.length ? `Exactly zero: ${zero.join(", ")}` : "");
     const checked = state.colourBy === "value" ? values : differences;
     checked.firstChild.checked = true;
@@ -213,7 +218,8 @@ export function createSlots(tip, state) {
 }
 
 function awayText(most) {
-  return most === 0 ? "Equal to the exact values to the last bit." : `Largest difference to the exact values: ${short(most)}`;
+  if (most === 0) return "Equal to the exact values to the last bit.";
+  return `Largest difference to the exact values: ${short(most)}`;
 }
 
 function tokensText(block) {

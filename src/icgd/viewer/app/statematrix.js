@@ -19,13 +19,15 @@ function createSlotRow(tip) {
   const map = createHeatmap(tip);
   const name = el("span", { class: "slot-name" });
   const range = el("span", { class: "mini-scale" });
-  const element = el("div", { class: "state-row" }, el("div", { class: "state-name" }, name, range), map.element);
+  const label = el("div", { class: "state-name" }, name, range);
+  const element = el("div", { class: "state-row" }, label, map.element);
 
   function update(view, look, cell) {
     const byDifference = look.colourBy === "difference";
     const scale = byDifference ? look.scale : signedScale(largest(view.value.data));
     setText(name, view.name);
-    setText(range, byDifference ? (view.away ? `≤ ${short(largest(view.away), 1)}` : "–") : `±${short(scale.high, 2)}`);
+    const difference = view.away ? `≤ ${short(largest(view.away), 1)}` : "–";
+    setText(range, byDifference ? difference : `±${short(scale.high, 2)}`);
     element.title = view.meaning;
     map.update({
       name: view.name, data: view.value.data, shape: view.value.shape, away: view.away, turned: true,
@@ -39,7 +41,8 @@ function createSlotRow(tip) {
 export function createStateMatrix(tip) {
   const caption = el("p", { class: "soft caption" });
   const rows = el("div", { class: "state-rows" });
-  const element = el("section", { class: "state-matrix", "aria-label": "State matrix" }, caption, el("div", { class: "map-scroll wide" }, rows));
+  const frame = el("div", { class: "map-scroll wide" }, rows);
+  const element = el("section", { class: "state-matrix", "aria-label": "State matrix" }, caption, frame);
 
   function update(views, look) {
     element.hidden = !views.length;
@@ -48,7 +51,8 @@ export function createStateMatrix(tip) {
     const entries = views.reduce((sum, view) => sum + view.value.data.length / tokens, 0);
     const cell = cellSize({ tokens, entries, width: look.width, height: look.tall });
     setText(caption, `State matrix: ${plural(tokens, "token")} across, entries of slots down`);
-    keyed(rows, views.map((v) => v.name), () => createSlotRow(tip)).forEach((row, i) => row.update(views[i], look, cell));
+    const parts = keyed(rows, views.map((v) => v.name), () => createSlotRow(tip));
+    parts.forEach((row, i) => row.update(views[i], look, cell));
   }
   return { element, update };
 }

@@ -32,7 +32,7 @@ function createBlock(b, state) {
     canvas,
     tag,
   );
-  const element = el("div", { class: "block-place" }, above, button);
+  const element = el("div", { class: "block-place", role: "none" }, above, button);
   let drawnFor = null;
 
   function update(look) {
@@ -56,9 +56,12 @@ export function createStrip(state) {
   const count = el("span", { class: "soft" });
   const legend = el("span", { class: "kind-legend" });
   const arcs = svg("svg", { class: "arcs", "aria-hidden": "true" });
-  const track = el("div", { class: "track", role: "listbox", "aria-label": "Blocks of the prompt", "aria-orientation": "horizontal" });
+  const track = el("div", {
+    class: "track", role: "listbox", "aria-label": "Blocks of the prompt", "aria-orientation": "horizontal",
+  });
   const outside = el("div", { class: "outside" });
-  const bar = el("canvas", { class: "overview", role: "img", "aria-label": "All blocks of the recording; the frame marks those drawn above" });
+  const about = "All blocks of the recording; the frame marks those drawn above";
+  const bar = el("canvas", { class: "overview", role: "img", "aria-label": about });
   const element = el(
     "section",
     { class: "strip", id: "strip", "aria-label": "Prompt" },
@@ -138,8 +141,11 @@ export function createStrip(state) {
 
   function markOf(block) {
     if (block.origin === "prompt") return replace ? "start" : "given";
-    return `${block.origin === "earlier" ? "… " : ""}round ${whole(block.round)}`;
+    // Neighbours may both carry a mark: it must not be wider than a block.
+    return `${block.round < 1000 ? "round" : "r."} ${whole(block.round)}`;
   }
+
+  const arc = (d) => svg("path", { d, class: "arc" });
 
   function drawArcs(shown, lit) {
     const target = shown.indexOf(state.step.writes);
@@ -151,10 +157,10 @@ export function createStrip(state) {
         const x0 = i * PITCH + 26;
         const x1 = target * PITCH + 26;
         const top = Math.max(-4, ARCS - 12 - Math.abs(target - i) * 3);
-        paths.push(svg("path", { d: `M${x0} ${ARCS} C${x0} ${top},${x1} ${top},${x1} ${ARCS - 1}`, class: "arc" }));
+        paths.push(arc(`M${x0} ${ARCS} C${x0} ${top},${x1} ${top},${x1} ${ARCS - 1}`));
       });
       const x = target * PITCH + 26;
-      if (paths.length) paths.push(svg("path", { d: `M${x - 4} ${ARCS - 6} L${x} ${ARCS - 1} L${x + 4} ${ARCS - 6}`, class: "arc" }));
+      if (paths.length) paths.push(arc(`M${x - 4} ${ARCS - 6} L${x} ${ARCS - 1} L${x + 4} ${ARCS - 6}`));
     }
     arcs.replaceChildren(...paths);
   }
@@ -181,7 +187,7 @@ export function createStrip(state) {
     const complete = model.missingAfter() === 0 && model.starts.every((_, r) => model.missingBefore(r) === 0);
     const what = (replace ? plural(n, "state") : plural(n, "block")) + (complete ? "" : " recorded");
     const seen = plural(state.step.reads.length, replace ? "state" : "block");
-    return drawn < n ? `${what} so far, ${drawn} drawn · this step sees ${seen}` : `${what} so far · this step sees ${seen}`;
+    return `${what} so far${drawn < n ? `, ${drawn} drawn` : ""} · this step sees ${seen}`;
   }
 
   // All blocks as they will be, drawn once; each step then adds what has come, is seen and is shown.

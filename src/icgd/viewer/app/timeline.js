@@ -53,11 +53,21 @@ function icon(path) {
 export function createTimeline(state) {
   const { model } = state;
   const button = (name, title, keys, act) =>
-    el("button", { type: "button", class: "tool", id: `to-${name}`, title: `${title} (${keys})`, "aria-label": title, onclick: act }, icon(name));
+    el(
+      "button",
+      {
+        type: "button", class: "tool", id: `to-${name}`, title: `${title} (${keys})`, "aria-label": title,
+        onclick: act,
+      },
+      icon(name),
+    );
   const play = button("play", "Play", "Space", () => state.play(!state.playing));
   const speed = el(
     "select",
-    { id: "speed", "aria-label": "Speed", title: "Speed (+ and −)", onchange: () => state.set({ speed: Number(speed.value) }) },
+    {
+      id: "speed", "aria-label": "Speed", title: "Speed (+ and −)",
+      onchange: () => state.set({ speed: Number(speed.value) }),
+    },
     ...SPEEDS.map((s) => el("option", { value: String(s) }, `${s} step${s === 1 ? "" : "s"}/s`)),
   );
   const sentence = el("p", { id: "where", class: "where", "aria-live": "polite", "aria-atomic": "true" });
@@ -70,7 +80,10 @@ export function createTimeline(state) {
   const thumb = el("div", { class: "thumb" });
   const slider = el(
     "div",
-    { class: "slider", id: "slider", role: "slider", tabindex: "0", "aria-label": "Step", "aria-valuemin": "1", "aria-valuemax": String(model.nSteps) },
+    {
+      class: "slider", id: "slider", role: "slider", tabindex: "0", "aria-label": "Step",
+      "aria-valuemin": "1", "aria-valuemax": model.nSteps,
+    },
     canvas,
     thumb,
   );
@@ -119,7 +132,8 @@ export function createTimeline(state) {
     const context = canvas.getContext("2d");
     context.scale(ratio, ratio);
     const style = getComputedStyle(slider);
-    const [ink, soft, fill, line] = ["--ink", "--soft", "--fill", "--line"].map((v) => style.getPropertyValue(v));
+    const colours = ["--ink", "--soft", "--fill", "--line"].map((name) => style.getPropertyValue(name));
+    const [ink, soft, fill, line] = colours;
     context.font = `11px ${style.fontFamily}`;
     let free = 0;
     const lastRound = model.trace.nRounds;
@@ -170,7 +184,7 @@ export function createTimeline(state) {
     }
     const at = model.describe(state.position);
     thumb.style.transform = `translateX(${xOfStep(lines, model, state.position)}px)`;
-    setText(place, `round ${whole(at.round)} of ${whole(model.trace.nRounds)} · step ${at.step} of ${at.ofSteps} · `);
+    setText(place, model.sentence(state.position).slice(0, -at.type.length));
     setText(kind, at.type);
     setText(title, at.title);
     slider.setAttribute("aria-valuenow", String(state.position + 1));
