@@ -12,7 +12,7 @@ WORKERS ?= auto
 # One thread per test worker: more threads than cores makes small matrices slower, not faster.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: setup demo test lint format bench slow docs costs lock clean
+.PHONY: setup demo test lint format bench slow docs site costs lock clean
 
 setup: $(STAMP)
 
@@ -48,14 +48,22 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m tools.generate_docs
 	$(BIN)/python -m tools.generate_costs
+	$(BIN)/python -m tools.docs_figures
+	$(ONE_THREAD) $(BIN)/python -m tools.docs_tutorials
+	$(BIN)/ruff format --quiet docs
+	$(MAKE) site
+
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m tools.check_docs site
 
 costs: $(STAMP)
 	$(BIN)/python -m tools.generate_costs
 	$(ONE_THREAD) $(BIN)/python -m tools.measure_stacks
 
 lock:
-	$(BIN)/uv pip compile pyproject.toml --extra dev --no-emit-package torch --no-header \
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra docs --no-emit-package torch --no-header \
 	  --no-annotate --no-emit-index-url --no-emit-find-links --upgrade -o requirements.lock
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
