@@ -78,7 +78,10 @@ function createStage(info, i, tip, state) {
       const [name, value] = fresh[k];
       mini.update(known.get(name) ?? { name, meaning: "" }, value, state.shown, tall ? 1.8 : 1);
     });
-    setText(carried, same.length ? `unchanged: ${same.map(([name]) => name).join(", ")}` : "");
+    const zero = [...slots].filter(([, value]) => value.data.length && largest(value.data) === 0);
+    const lines = [["unchanged", same], ["zero now", zero]].filter(([, pairs]) => pairs.length);
+    const told = lines.map(([what, pairs]) => `${what}: ${pairs.map(([name]) => name).join(", ")}`).join(" · ");
+    setText(carried, slots.size ? told : "no slot is other than zero by this stage");
   }
   return { element, update };
 }
@@ -144,7 +147,7 @@ export function createLayer(tip, state) {
     list.hidden = !none.hidden;
     let before = null;
     step.stages.forEach((entry, i) => {
-      const last = i === parts.length - 1;
+      const last = i === parts.length - 1 && model.trace.program.feed === "append";
       const slots = last && !entry.slots.size ? model.trace.blocks[step.writes].slots : entry.slots;
       parts[i].update(entry, { kind: at.kind, width, tall, slots, before });
       before = entry.slots;

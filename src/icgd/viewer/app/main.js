@@ -18,6 +18,7 @@ function complain(error) {
   const known = error instanceof TraceError;
   const odd = `The viewer met something it did not expect: ${clip(error?.message ?? error, 200)}.`;
   const text = known ? error.message : odd;
+  const told = text.includes("Record it again");
   const remedy = "Record it again with icgd run … --trace, or check that the file was copied completely.";
   document.body.replaceChildren(
     el(
@@ -25,7 +26,7 @@ function complain(error) {
       { class: "failure", id: "failure", role: "alert" },
       el("h1", {}, "This trace cannot be shown"),
       el("p", {}, text),
-      el("p", { class: "soft" }, remedy),
+      !told && el("p", { class: "soft" }, remedy),
     ),
   );
   document.body.dataset.ready = "failed";
@@ -121,6 +122,13 @@ function build(model) {
   listen(state, header);
   addEventListener("resize", redraw);
   redraw();
+  // A scrollbar that comes with the first drawing takes room without a resize of the window.
+  let width = document.body.clientWidth;
+  new ResizeObserver(() => {
+    if (document.body.clientWidth === width) return;
+    width = document.body.clientWidth;
+    redraw();
+  }).observe(document.body);
   return state;
 }
 
