@@ -12,7 +12,7 @@ WORKERS ?= auto
 # One thread per test worker: more threads than cores makes small matrices slower, not faster.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: setup demo test lint format bench slow docs site costs lock clean
+.PHONY: setup demo test browser-test lint format bench slow docs site pictures costs lock clean
 
 setup: $(STAMP)
 
@@ -22,11 +22,16 @@ $(STAMP): requirements.lock pyproject.toml tools/setup_venv.sh
 	@touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/icgd run --example diabetes --out runs/demo
-	@echo "Open runs/demo/report.html in a browser."
+	$(BIN)/icgd run --example diabetes --trace --trace-budget 6 --out runs/demo
+	@echo "Open in a browser: runs/demo/report.html (what came out) and runs/demo/viewer.html (watch it happen)."
 
 test: $(STAMP)
 	$(ONE_THREAD) $(BIN)/pytest -n $(WORKERS) -q
+
+# Needs chromium and chromedriver; installs them where apt-get may.
+browser-test: $(STAMP)
+	sh tools/get_browser.sh
+	$(ONE_THREAD) ICGD_NEEDS_BROWSER=1 $(BIN)/pytest -q -n $(WORKERS) tests/viewer tests/report tests/cli/test_report_cli.py tests/browser
 
 slow: $(STAMP)
 	$(ONE_THREAD) $(BIN)/pytest -n $(WORKERS) -q -m slow
@@ -56,6 +61,10 @@ docs: $(STAMP)
 site: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python -m tools.check_docs site
+
+pictures: $(STAMP)
+	sh tools/get_browser.sh
+	$(ONE_THREAD) $(BIN)/python -m tools.viewer_pictures
 
 costs: $(STAMP)
 	$(BIN)/python -m tools.generate_costs

@@ -1,4 +1,4 @@
-"""The command line: `icgd run`, `icgd verify`, `icgd bench`, `icgd cost`.
+"""The command line: `icgd run`, `verify`, `view`, `report`, `bench`, `cost`.
 
 Only typer is imported here; everything heavy is imported inside the commands, so that help is
 instant.
@@ -13,6 +13,8 @@ import typer
 
 from icgd.cli.cost_command import cost
 from icgd.cli.guard import FAILED, INTERRUPTED, OneLineGroup, leave, one_line_errors
+from icgd.cli.report_command import report
+from icgd.cli.view_command import view
 
 app = typer.Typer(
     name="icgd",
@@ -194,6 +196,22 @@ def run(
             "other files in it are kept."
         ),
     ] = Path("runs/latest"),
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace",
+            help="Record what happens inside the layer, round by round beside the exact optimizer: trace.json, "
+            "and viewer.html to look at it (icgd view).",
+        ),
+    ] = False,
+    trace_budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MB",
+            help="Of --trace: size of trace.json, 14 unless given; as many rounds as fit are kept in detail.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         str, typer.Option(help="Output layer: linear, or the name of the activation.")
     ] = "linear",
@@ -246,7 +264,7 @@ def run(
             box=box, signal_radius=signal_radius, widths=widths, lr=lr,
             epochs=epochs, standardize=standardize, seed=seed, output=output, bias=bias,
             temperature=temperature, n_grid=n_grid, rho=rho, radius=radius, dtype=dtype,
-            executor=executor,
+            executor=executor, trace=trace, trace_budget=trace_budget,
         )  # fmt: skip
         settings.check()
         from icgd.cli.run_command import run as run_network
@@ -345,6 +363,8 @@ def bench_statistics(
         job(json)
 
 
+app.command()(view)
+app.command()(report)
 app.command()(cost)
 
 

@@ -17,6 +17,7 @@ import icgd
 from icgd.cli.curves import error_curve, loss_curve, mean_loss
 from icgd.cli.data import Array, Table, chosen_targets, load_example, make_table, read_csv
 from icgd.cli.output import as_json, check_directory, finite, staged
+from icgd.cli.recording import DROPPED, add_trace, recorded
 from icgd.cli.settings import Settings, hidden_widths
 from icgd.constructions.compile import DTYPES
 from icgd.errors import AssumptionViolated
@@ -78,6 +79,10 @@ def run(settings: Settings) -> dict[str, Any]:
     program = compiled(settings, network)
     with fitting_threads(network):
         measured, weights = _train(settings, program, network, table)
+        trace = recorded(
+            settings, program, table.X, table.Y,
+            init=network.init(seed=settings.seed, dtype=program.dtype), **rounds_of(settings),
+        )  # fmt: skip
     result = finite(
         {
             **measured,
@@ -85,7 +90,7 @@ def run(settings: Settings) -> dict[str, Any]:
             "versions": versions(),
         }
     )
-    write_result(settings.out, result, named_weights(weights), table)
+    write_result(settings.out, result, named_weights(weights), table, trace)
     return result
 
 
@@ -237,9 +242,10 @@ def named_weights(weights: Weights) -> dict[str, torch.Tensor]:
 
 
 def write_result(
-    out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table
-) -> None:
-    """result.json, weights.safetensors and the report, all or nothing."""
+    out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table,
+    trace: icgd.Trace | None,
+) -> None:  # fmt: skip
+    """result.json, weights.safetensors, the report and what was recorded, all or nothing."""
     from safetensors.torch import save_file
 
     from icgd.report import write_report
@@ -254,3 +260,8 @@ def write_result(
         # safetensors writes for the owner alone; results are as readable as any other file.
         stored.chmod((directory / "result.json").stat().st_mode)
         write_report(result, directory)
+        if trace is not None:
+            add_trace(trace, directory)
+    if trace is None:  # one of an earlier run would tell another story
+        for name in DROPPED:
+            (out / name).unlink(missing_ok=True)

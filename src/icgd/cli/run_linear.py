@@ -12,6 +12,7 @@ from torch import Tensor
 import icgd
 from icgd.cli.data import Table
 from icgd.cli.output import check_directory, finite
+from icgd.cli.recording import recorded
 from icgd.cli.run_command import FORMAT, load_table, r_squared, versions, write_result
 from icgd.cli.settings import Settings
 from icgd.constructions.compile import DTYPES
@@ -77,7 +78,8 @@ def run_linear(settings: Settings) -> dict[str, Any]:
             "standardise the data."
         )
     weight = paths[f"{chosen}_transformer"][-1]
-    write_result(settings.out, result, {"weight": weight.contiguous()}, table)
+    trace = recorded(settings, program, X, y, steps=settings.steps or STEPS[chosen])
+    write_result(settings.out, result, {"weight": weight.contiguous()}, table, trace)
     return result
 
 

@@ -13,6 +13,7 @@ import icgd
 from icgd.cli.curves import thinned
 from icgd.cli.data import Table
 from icgd.cli.output import check_directory, finite
+from icgd.cli.recording import recorded
 from icgd.cli.run_command import FORMAT, load_table, r_squared, versions, write_result
 from icgd.cli.settings import Settings
 from icgd.constructions.compile import DTYPES
@@ -93,7 +94,8 @@ def run_model(settings: Settings) -> dict[str, Any]:
         }
     )  # fmt: skip
     assert check.run is not None
-    write_result(settings.out, result, {"weight": check.run.weights.contiguous()}, table)
+    trace = recorded(settings, program, X, y, steps=steps)
+    write_result(settings.out, result, {"weight": check.run.weights.contiguous()}, table, trace)
     return result
 
 

@@ -58,6 +58,8 @@ class Settings:
     radius: float | None = None
     dtype: str = "float64"
     executor: str = "structured"
+    trace: bool = False
+    trace_budget: float | None = None
 
     def check(self) -> None:
         """Refuse what can never work."""
@@ -88,6 +90,15 @@ class Settings:
         if not 0 <= self.seed < 2**63:
             raise InvalidParameter("--seed", self.seed, "be an integer from 0 to 2^63 - 1")
         hidden_widths(self.widths)
+        if self.trace_budget is not None:
+            if not self.trace:
+                raise InvalidParameter(
+                    "--trace-budget", self.trace_budget, "be left out without --trace"
+                )
+            if not (math.isfinite(self.trace_budget) and self.trace_budget > 0):
+                raise InvalidParameter(
+                    "--trace-budget", self.trace_budget, "be a finite number > 0, in megabytes"
+                )
 
     def _check_kind(self) -> None:
         """An option that would be ignored is a mistake."""

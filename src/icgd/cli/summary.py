@@ -41,3 +41,5 @@ def show(result: Mapping[str, Any], out: Path) -> None:
     for note in result["notes"]:
         console.print(f"Note: {note}", markup=False)
     console.print(f"Report: {out / 'report.html'}", markup=False, soft_wrap=True)
+    if (out / "viewer.html").is_file():
+        console.print(f"Viewer: {out / 'viewer.html'}", markup=False, soft_wrap=True)

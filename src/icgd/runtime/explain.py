@@ -96,7 +96,7 @@ class _Observer(PlanBuilder):
         if not _is_plain(part):
             return _any_nonzero(wrote)
         off = [self.read(slot) for slot in getattr(part, "off", ())]
-        if not any(isinstance(value, Reg) for value in off):
+        if not any(isinstance(value, (Reg, Closed)) for value in off):
             return bool(wrote)
 
         # Shut entry by entry: it is open if any entry is, even one that lets a zero through.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -36,7 +37,8 @@ def write_trace(trace: Trace, path: Path) -> None:
     except OSError as error:
         raise InvalidFile(f"{path} cannot be written: {error.strerror or error}.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def read_trace(path: Path) -> Trace:

@@ -1,0 +1,41 @@
+"""`icgd run --trace`: the recording of a run, and the page that shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from icgd.cli.settings import Settings
+
+if TYPE_CHECKING:
+    import icgd
+
+TRACE, VIEWER = "trace.json", "viewer.html"
+DROPPED = (TRACE, VIEWER)
+"""What a run without --trace must not leave from one before."""
+BUDGET = 14.0
+
+
+def recorded(
+    settings: Settings, program: icgd.Program, X: Any, Y: Any, **how: Any
+) -> icgd.Trace | None:
+    """The run once more, with the recorder on, if it was asked for."""
+    if not settings.trace:
+        return None
+    import icgd
+
+    typer.echo("recording the run once more for the viewer", err=True)
+    return icgd.record_trace(
+        program, X, Y, executor=settings.executor,  # type: ignore[arg-type]
+        progress=True, budget_mb=settings.trace_budget or BUDGET, **how,
+    )  # fmt: skip
+
+
+def add_trace(trace: icgd.Trace, directory: Path) -> None:
+    """trace.json and viewer.html."""
+    from icgd.viewer import write_page
+
+    trace.save(directory / TRACE)
+    write_page(directory / TRACE, directory / VIEWER)
