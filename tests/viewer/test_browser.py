@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pytest
 
 from icgd.trace.arrays import ArrayStore, decode, look_up
 from icgd.trace.format import Trace
+from icgd.viewer import page, serve
 from viewer import samples
+from viewer.driver import Viewer
 
 
 def numbers(trace):
@@ -37,7 +40,7 @@ def test_stepping_lights_what_the_mask_lets_it_see(open_trace, trace_path):
         assert viewer.new == [step["writes"]]
         assert viewer.selected == step["writes"]
         assert viewer.text("#step-type").startswith(planned["kind"])
-        assert f"round {step['round']} of {trace['n_rounds']}" in viewer.text("#where")
+        assert f"round {step['round']:,} of {trace['n_rounds']:,}" in viewer.text("#where")
         viewer.press("ArrowRight")
     viewer.press("End", "ArrowRight")
     assert viewer.position == len(trace["steps"]) - 1
@@ -62,11 +65,14 @@ def test_hovering_reads_the_numbers_of_the_trace(open_trace, trace_path):
         assert float(last["value"]) == value.flat[-1]
         if name in block.get("away", {}):
             away = look_up(pools, block["away"][name])
-            assert float(first["difference"]) == away.flat[0]
-            assert float(first["exact"]) == value.flat[0] - away.flat[0]
-            # NaN: not known for this entry, and said so.
-            assert (last["difference"] == "") == bool(np.isnan(away.flat[-1]))
-            assert "NaN" not in last.values()
+            for read, number, difference in zip(
+                (first, last), value.flat[[0, -1]], away.flat[[0, -1]], strict=True
+            ):
+                # NaN: not known for this entry, and said so.
+                known = not np.isnan(difference)
+                assert read["difference"] == "" or float(read["difference"]) == difference
+                assert read["exact"] == "" or float(read["exact"]) == number - difference
+                assert (read["difference"] != "", read["exact"] != "") == (known, known)
 
 
 def test_playing_reaches_the_end_and_stops(open_trace, trace_path):
@@ -253,6 +259,19 @@ def test_everything_with_a_role_has_a_name(network):
         " || e.id === 'spoken' || e.getAttribute('role') === 'status')).map(e => e.outerHTML.slice(0, 90))"
     )
     assert nameless == []
+
+
+def test_it_opens_from_its_server_too(browser):
+    content = page(samples.text(samples.network())).encode()
+    with serve({"/": ("text/html; charset=utf-8", content)}) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        viewer = Viewer(browser, server.address, (1280, 800))
+        viewer.press("ArrowRight")
+        assert viewer.position == 1
+        assert viewer.problems() == []
+        server.close()
+        thread.join()
 
 
 # -- long and large --------------------------------------------------------------------------------

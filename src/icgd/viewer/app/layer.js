@@ -66,7 +66,7 @@ function createStage(info, i, tip, state) {
   );
 
   // What the last stage gives back is the block that is written; it is not stored twice.
-  function update(entry, { kind, width, tall, slots, before }) {
+  function update(entry, { kind, width, tall, slots, before, cleared }) {
     if (info.gates.length) gates.update(entry.open, kind);
     gates.element.hidden = !info.gates.length;
     heads.update(entry.heads, { theme: state.shown, width, tall });
@@ -79,9 +79,10 @@ function createStage(info, i, tip, state) {
       mini.update(known.get(name) ?? { name, meaning: "" }, value, state.shown, tall ? 1.8 : 1);
     });
     const zero = [...slots].filter(([, value]) => value.data.length && largest(value.data) === 0);
-    const lines = [["unchanged", same], ["zero now", zero]].filter(([, pairs]) => pairs.length);
-    const told = lines.map(([what, pairs]) => `${what}: ${pairs.map(([name]) => name).join(", ")}`).join(" · ");
-    setText(carried, slots.size ? told : "no slot is other than zero by this stage");
+    const names = { unchanged: same.map(([name]) => name), "zero now": [...zero.map(([name]) => name), ...cleared] };
+    const lines = Object.entries(names).filter(([, list]) => list.length);
+    const told = lines.map(([what, list]) => `${what}: ${list.join(", ")}`).join(" · ");
+    setText(carried, told || (slots.size ? "" : "no change recorded"));
   }
   return { element, update };
 }
@@ -145,11 +146,17 @@ export function createLayer(tip, state) {
     badges(writes, [step.writes], state);
     none.hidden = step.stages.length > 0;
     list.hidden = !none.hidden;
+    const written = model.trace.blocks[step.writes].slots;
+    const appends = model.trace.program.feed === "append";
+    const touched = new Set();
     let before = null;
     step.stages.forEach((entry, i) => {
-      const last = i === parts.length - 1 && model.trace.program.feed === "append";
-      const slots = last && !entry.slots.size ? model.trace.blocks[step.writes].slots : entry.slots;
-      parts[i].update(entry, { kind: at.kind, width, tall, slots, before });
+      const last = i === parts.length - 1;
+      const slots = last && appends && !entry.slots.size ? written : entry.slots;
+      // A stack's last stage clears what its others left behind: gone from the block that is written.
+      const cleared = last && !appends ? [...touched].filter((name) => !written.has(name)) : [];
+      parts[i].update(entry, { kind: at.kind, width, tall, slots, before, cleared });
+      for (const name of entry.slots.keys()) touched.add(name);
       before = entry.slots;
     });
   }
