@@ -1,6 +1,7 @@
 """Looped regression with a representation against gradient descent written out.
 
-Labels are of size about 1; errors are proportional to them, because the loop is linear in y.
+Labels are A phi(x) with A ~ N(0, 1), of size sqrt(d); errors are proportional to them, because the loop is
+linear in y. Bars are absolute for predictions and per unit of A for residuals, where a token meets itself.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import pytest
 import torch
 
 import icgd
+from icgd.constructions.looped_regression import LoopOptions
 from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.gadgets.bilinear import BilinearOptions, bilinear_certificate
 from icgd.nn.stack import unwatched
 from icgd.runtime.blocks import pack_block
+from icgd.theory.looped import linearised
 
 F64 = torch.float64
 MODES = ["spectral", "sym", "four", "printed"]
@@ -43,7 +47,7 @@ class Case:
         self.layers = [((2 / d) ** 0.5 * normal(d, d), 0.1 * normal(d)) for _ in range(layers)]
         self.X, self.query = normal(*batch, n, d), normal(*batch, queries, d)
         self.phi, self.asked = self.represent(self.X), self.represent(self.query)
-        self.Y = self.phi @ normal(*batch, d, k) / d**0.5
+        self.Y = self.phi @ normal(*batch, d, k)
         self.n, self.lam = n, lam
         radius = 1.01 * float(torch.cat([self.phi, self.asked], dim=-2).norm(dim=-1).max())
         self.problem = icgd.RepresentationRegression(
@@ -75,15 +79,17 @@ class Case:
         return program.run(self.X, self.Y, steps=steps, query=self.query, **more)
 
     def error(self, run, steps):
-        """Of the prediction; with a trace also of all residuals A x_i - y_i."""
-        A = self.descent(steps)[-1]
-        exact = self.asked @ A.mT
+        """Of the prediction; with a trace also of all residuals."""
+        exact = self.asked @ self.descent(steps)[-1].mT
         assert run.prediction.shape == exact.shape
         worst = float((run.prediction - exact).abs().max())
-        if run.trace:
-            r = run.trace[-1].block.value("r")[..., 0 : 2 * self.n : 2, :]
-            worst = max(worst, float((r - (self.phi @ A.mT - self.Y)).abs().max()))
-        return worst
+        return max(worst, self.residual_error(run, steps)) if run.trace else worst
+
+    def residual_error(self, run, steps):
+        """Of A phi(x_i) - y_i at the examples, from a trace."""
+        r = run.trace[-1].block.value("r")[..., 0 : 2 * self.n : 2, :]
+        exact = self.phi @ self.descent(steps)[-1].mT - self.Y
+        return float((r - exact).abs().max())
 
 
 # -- the bars -------------------------------------------------------------------------------------
@@ -92,11 +98,37 @@ class Case:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("mode", MODES)
-def test_predictions_are_those_of_gradient_descent(mode, size, seed):
-    case = Case(*size, seed=seed)
+@pytest.mark.parametrize("layers", [0, 2])
+def test_predictions_are_those_of_gradient_descent(mode, size, seed, layers):
+    case = Case(*size, seed=seed, layers=layers)
     program = case.program(mode)
     for steps, bar in zip(STEPS, BARS[mode], strict=True):
-        assert case.error(case.run(program, steps, record="trace"), steps) <= bar
+        assert case.error(case.run(program, steps), steps) <= bar
+        run = case.run(program, steps, record="trace")
+        assert case.residual_error(run, steps) <= bar * size[0] ** 0.5
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("mode", MODES)
+def test_the_usual_radius_keeps_the_bars(mode, size, seed):
+    """A radius that leaves room costs digits in the linear range, and they are there."""
+    case = Case(*size, seed=seed, layers=0)
+    case.problem = icgd.LinearRegression(*size)
+    program = case.program(mode)
+    for steps, bar in zip(STEPS, BARS[mode], strict=True):
+        assert case.error(case.run(program, steps), steps) <= bar
+
+
+@pytest.mark.parametrize("mode", ["sym", "four", "printed"])
+def test_heads_are_scaled_for_half_of_the_bound(mode):
+    """Watched and certified for all of it; a scale that is given is kept."""
+    bound = 1.5
+    options = LoopOptions(0.1, bound, BilinearOptions(mode))
+    assert options.scaled.c == linearised(mode, bound / 2, C=31.9).c
+    assert options.certificate(12) == bilinear_certificate(options.scaled, bound, 12)
+    given = LoopOptions(0.1, bound, BilinearOptions(mode, c=1e-3))
+    assert given.scaled.c == 1e-3
 
 
 def test_the_loop_moves_the_prediction():

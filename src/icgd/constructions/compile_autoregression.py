@@ -12,7 +12,6 @@ from icgd.constructions.loop_layers import step_size
 from icgd.constructions.looped_autoregression import AutoregressionBuilder
 from icgd.constructions.looped_regression import LoopOptions
 from icgd.constructions.series_codec import SeriesCodec
-from icgd.gadgets.bilinear import bilinear_certificate
 from icgd.nn.masks import StateMask
 from icgd.problems import Autoregression
 from icgd.program import Program
@@ -66,7 +65,8 @@ def build(config: Mapping[str, Any]) -> Program:
     problem, dtype = Autoregression(**config["problem"]), DTYPES[config["dtype"]]
     products, lr = as_products(config["options"], dtype), float(config["optimizer"]["lr"])
     bound = problem.radius**2 / problem.n_examples * (ROOM if products.mode == "spectral" else 1.0)
-    builder = AutoregressionBuilder(problem, LoopOptions(lr, bound, products))
+    options = LoopOptions(lr, bound, products)
+    builder = AutoregressionBuilder(problem, options)
     step = builder.loop()
     kept = ("construction", "problem", "optimizer", "options", "dtype")
     program = Program(
@@ -77,7 +77,7 @@ def build(config: Mapping[str, Any]) -> Program:
         mask=StateMask(),
         layout=builder.layout,
         codec=SeriesCodec(problem, lr, [step.like], step),
-        certificate=bilinear_certificate(products, bound, problem.n_steps + 2),
+        certificate=options.certificate(problem.n_steps + 2),
         feed="replace",
     )
     return program.requires_grad_(False)

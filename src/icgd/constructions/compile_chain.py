@@ -12,7 +12,6 @@ from icgd.constructions.compile_loop import DTYPES, ROOM, as_products, product_o
 from icgd.constructions.loop_layers import step_size
 from icgd.constructions.looped_chain import ChainBuilder, chain_codes
 from icgd.constructions.looped_regression import LoopOptions
-from icgd.gadgets.bilinear import bilinear_certificate
 from icgd.nn.masks import StateMask
 from icgd.problems import MLPChain
 from icgd.program import Program
@@ -64,7 +63,8 @@ def build(config: Mapping[str, Any]) -> Program:
     problem, dtype = MLPChain(**config["problem"]), DTYPES[config["dtype"]]
     products, lr = as_products(config["options"], dtype), float(config["optimizer"]["lr"])
     bound = problem.radius**2 / problem.n_chains * (ROOM if products.mode == "spectral" else 1.0)
-    builder = ChainBuilder(problem, LoopOptions(lr, bound, products))
+    options = LoopOptions(lr, bound, products)
+    builder = ChainBuilder(problem, options)
     step = builder.loop()
     kept = ("construction", "problem", "optimizer", "options", "dtype")
     program = Program(
@@ -75,7 +75,7 @@ def build(config: Mapping[str, Any]) -> Program:
         mask=StateMask(),
         layout=builder.layout,
         codec=ChainCodec(problem, lr, [step.like], step),
-        certificate=bilinear_certificate(products, bound, chain_codes(problem).codes.shape[0]),
+        certificate=options.certificate(chain_codes(problem).codes.shape[0]),
         feed="replace",
     )
     return program.requires_grad_(False)

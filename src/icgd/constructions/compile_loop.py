@@ -11,7 +11,7 @@ import torch
 from icgd.constructions.loop_codec import RegressionCodec
 from icgd.constructions.looped_regression import LoopOptions, RegressionBuilder
 from icgd.errors import InvalidParameter
-from icgd.gadgets.bilinear import BilinearOptions, bilinear_certificate
+from icgd.gadgets.bilinear import BilinearOptions
 from icgd.nn.masks import StateMask
 from icgd.problems import GD
 from icgd.problems.regression import RepresentationRegression
@@ -117,9 +117,9 @@ def build(config: Mapping[str, Any]) -> Program:
     room = ROOM if products.mode == "spectral" else 1.0
     bound = room * problem.radius**2 / problem.n_examples
     lr = float(config["optimizer"]["lr"])
-    builder = RegressionBuilder(problem, LoopOptions(lr, bound, products))
+    options = LoopOptions(lr, bound, products)
+    builder = RegressionBuilder(problem, options)
     step = builder.loop()
-    certificate = bilinear_certificate(products, bound, 2 * problem.n_examples + 2)
     kept = ("construction", "problem", "optimizer", "options", "dtype")
     program = Program(
         config={key: config[key] for key in kept},
@@ -131,7 +131,7 @@ def build(config: Mapping[str, Any]) -> Program:
         codec=RegressionCodec(
             problem, [step.like], step, lr=lr, reach=math.sqrt(room) * problem.radius
         ),
-        certificate=certificate,
+        certificate=options.certificate(2 * problem.n_examples + 2),
         feed="replace",
     )
     return program.requires_grad_(False)

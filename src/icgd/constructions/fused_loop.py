@@ -28,7 +28,6 @@ from icgd.constructions.looped_regression import (
     regression_layout,
 )
 from icgd.errors import InvalidParameter
-from icgd.gadgets.bilinear import bilinear_certificate
 from icgd.layout import Layout, Slot
 from icgd.nn.masks import Address, StateMask
 from icgd.nn.softmax_sublayer import SoftmaxHead, SoftmaxSublayer
@@ -171,9 +170,9 @@ def build(config: Mapping[str, Any]) -> Program:
     products = as_products(config["options"], dtype)
     room = ROOM if products.mode == "spectral" else 1.0
     bound, lr = room * problem.radius**2 / problem.n_examples, float(config["optimizer"]["lr"])
-    builder = FusedBuilder(problem, LoopOptions(lr, bound, products))
+    options = LoopOptions(lr, bound, products)
+    builder = FusedBuilder(problem, options)
     step = builder.layer()
-    certificate = bilinear_certificate(products, bound, 2 * problem.n_examples + 2)
     kept = ("construction", "problem", "optimizer", "options", "dtype")
     return Program(
         config={key: config[key] for key in kept},
@@ -181,7 +180,7 @@ def build(config: Mapping[str, Any]) -> Program:
         mask=StateMask(),
         layout=builder.layout,
         codec=FusedCodec(problem, [step.like], step, lr=lr, reach=room**0.5 * problem.radius),
-        certificate=certificate,
+        certificate=options.certificate(2 * problem.n_examples + 2),
         feed="replace",
     ).requires_grad_(False)
 

@@ -32,7 +32,7 @@ def descent_layer(layout: Layout, options: LoopOptions, features: str, one: Rows
         [[(features, pick)]], [[("k", 1.0)]], [("r", 1.0)], "r", -options.lr, options.bound,
         one=one, sink="is_answer", fixed=[mask],
     )  # fmt: skip
-    return bilinear_layer(layout, product, options.products)
+    return bilinear_layer(layout, product, options.scaled)
 
 
 def answer_layer(layout: Layout, one: Rows, dtype: torch.dtype) -> SoftmaxSublayer:

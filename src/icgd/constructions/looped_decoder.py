@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import torch
 
 from icgd.constructions.loop_parts import SHARP, FeedForward, binary_codes, hard_head
-from icgd.constructions.looped_newton import scaled_for
 from icgd.gadgets.bilinear import Bilinear, BilinearOptions, bilinear_layer
 from icgd.layout import Layout, Slot
 from icgd.nn.softmax_sublayer import Rows, SoftmaxHead, SoftmaxSublayer
@@ -45,7 +44,7 @@ class DecoderOptions:
     @property
     def scaled(self) -> BilinearOptions:
         """Products at the scale that suits most residuals."""
-        return scaled_for(self.products, USUAL * self.radius)
+        return self.products.scaled_for(USUAL * self.radius)
 
     @property
     def reach(self) -> float:

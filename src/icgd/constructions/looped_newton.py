@@ -9,9 +9,7 @@ In the end w_k = M_k X^T y = sum_j u_j y_j, so that a query reads sum_j y_j <u_j
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-
-import torch
+from dataclasses import dataclass
 
 from icgd.constructions.loop_parts import SHARP, FeedForward, binary_codes, hard_head
 from icgd.gadgets.bilinear import Bilinear, BilinearOptions, bilinear_layer
@@ -19,7 +17,6 @@ from icgd.layout import Layout, Slot
 from icgd.nn.softmax_sublayer import SoftmaxSublayer
 from icgd.nn.stack import Stack, Sublayer
 from icgd.problems.regression import LinearRegression
-from icgd.theory.looped import linearised
 
 EVERY = (("is_train", 1.0), ("is_y", 1.0), ("is_test", 1.0))
 """1 in every token."""
@@ -60,24 +57,12 @@ class NewtonOptions:
     @property
     def scaled(self) -> BilinearOptions:
         """Products of the loop and of the answer, at the scale that suits most of them."""
-        return scaled_for(self.products, USUAL)
+        return self.products.scaled_for(USUAL)
 
     @property
     def leverage(self) -> float:
         """Range of the product that answers."""
         return LEVERAGE * (ROOM if self.spectral else 1.0)
-
-
-def scaled_for(products: BilinearOptions, usual: float) -> BilinearOptions:
-    """The scale c that is best for numbers up to `usual`, also where heads are watched for a larger bound.
-
-    >>> scaled_for(BilinearOptions("spectral"), 1.0).c is None
-    True
-    """
-    if products.mode == "spectral" or products.c is not None:
-        return products
-    ulp = torch.finfo(products.dtype).eps * 2.0 ** int(math.log2(products.sink))
-    return replace(products, c=linearised(products.mode, usual, C=products.sink, ulp=ulp).c)
 
 
 def newton_layout(problem: LinearRegression) -> Layout:

@@ -12,8 +12,14 @@ from dataclasses import dataclass
 
 import torch
 
+from icgd.certificate import Certificate
 from icgd.constructions.loop_parts import SHARP, FeedForward, binary_codes, hard_head
-from icgd.gadgets.bilinear import Bilinear, BilinearOptions, bilinear_layer
+from icgd.gadgets.bilinear import (
+    Bilinear,
+    BilinearOptions,
+    bilinear_certificate,
+    bilinear_layer,
+)
 from icgd.layout import Layout, Slot
 from icgd.nn.softmax_sublayer import SoftmaxSublayer
 from icgd.nn.stack import Stack, Sublayer
@@ -21,6 +27,8 @@ from icgd.problems.regression import RepresentationRegression
 
 EVERY = (("is_x", 1.0), ("is_y", 1.0))
 """1 in every token."""
+USUAL = 0.5
+"""Only a long x with itself comes near the bound on <k_s, h_i>; heads are scaled for half of it."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,15 @@ class LoopOptions:
     def dtype(self) -> torch.dtype:
         """Precision of all weights."""
         return self.products.dtype
+
+    @property
+    def scaled(self) -> BilinearOptions:
+        """Products at the scale that suits most of them."""
+        return self.products.scaled_for(USUAL * self.bound)
+
+    def certificate(self, n_tokens: int) -> Certificate:
+        """What a product of the loop promises, up to the bound itself."""
+        return bilinear_certificate(self.scaled, self.bound, n_tokens)
 
 
 def regression_layout(problem: RepresentationRegression) -> Layout:
@@ -127,7 +144,7 @@ class RegressionBuilder:
             fixed=((EVERY, (("is_test", -2 * SHARP),)),),
         )  # fmt: skip
         layers: dict[str, Sublayer] = {
-            "descend": bilinear_layer(self.layout, product, self.o.products)
+            "descend": bilinear_layer(self.layout, product, self.o.scaled)
         }
         if self.p.lam:
             ridge = FeedForward(self.layout, self.o.dtype)

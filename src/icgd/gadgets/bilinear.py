@@ -8,7 +8,7 @@ of the attention (theory/looped.py). A token whose key or query is zero takes no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -48,6 +48,19 @@ class BilinearOptions:
     def ulp(self) -> float:
         """The unit in the sink score's last place: what other scores are rounded to."""
         return last_place(self.sink, torch.finfo(self.dtype).eps)
+
+    def scaled_for(self, usual: float) -> BilinearOptions:
+        """The scale c that is best for numbers up to `usual`, also where heads are watched for a larger bound.
+
+        Rounding is the same for all numbers and curvature is largest for the few largest, so that sums of
+        mostly small numbers want a larger c than their bound does.
+
+        >>> BilinearOptions("spectral").scaled_for(1.0).c is None
+        True
+        """
+        if self.mode == "spectral" or self.c is not None:
+            return self
+        return replace(self, c=linearised(self.mode, usual, C=self.sink, ulp=self.ulp).c)
 
 
 @dataclass(frozen=True)
