@@ -87,6 +87,8 @@ function createPlot(state, spec) {
   const picture = svg("svg", { class: "curve", height: HEIGHT, role: "img", "aria-label": spec.title });
   const cursor = svg("path", { class: "cursor" });
   const dots = svg("g");
+  // What moves lies over what does not: a long curve is laid out once, not at every step.
+  const moving = svg("svg", { class: "curve moving", height: HEIGHT, "aria-hidden": "true" }, cursor, dots);
   const reading = el("span", { class: "reading" });
   const unit = el("p", { class: "curve-unit" });
   const element = el(
@@ -94,7 +96,7 @@ function createPlot(state, spec) {
     { class: "curve-frame" },
     el("figcaption", {}, el("span", { class: "curve-title" }, spec.title), reading),
     unit,
-    picture,
+    el("div", { class: "curve-box" }, picture, moving),
   );
   let axes = null;
 
@@ -132,7 +134,8 @@ function createPlot(state, spec) {
       const d = pathOf(thin(line.data, width), x, y, log);
       nodes.push(svg("path", { class: `line ${line.name}`, d }));
     }
-    picture.replaceChildren(...nodes, cursor, dots);
+    moving.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    picture.replaceChildren(...nodes);
   }
 
   // Under the axis: rounds recorded in detail as a bar, the rest left open.

@@ -106,7 +106,8 @@ function build(model) {
   const parts = [header, timeline, strip, slots, layer, curves];
   const main = el("main", { class: "panels" }, slots.element, layer.element, curves.element);
   document.body.replaceChildren(header.element, timeline.element, strip.element, main, tip.element, tip.spoken);
-  document.title = `${clip(model.trace.program.title, 60)} – icgd trace`;
+  // A title given to the page stays.
+  if (document.title === "icgd trace") document.title = `${clip(model.trace.program.title, 60)} – icgd trace`;
   const draw = () => parts.forEach((part) => part.update());
   // Sizes and colours are asked of the browser here only: asking between writes would make it lay out
   // the page several times a step.
