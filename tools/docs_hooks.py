@@ -6,8 +6,8 @@ ask for features that this site does not use (diagrams, statistics of a reposito
 
 from __future__ import annotations
 
-import html
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ FORMULA = re.compile(
 
 def as_mathml(match: re.Match[str]) -> str:
     """One formula as MathML."""
-    latex = html.unescape(match["latex"]).strip()
+    latex = unescape(match["latex"]).strip()
     shown = "block" if match["tag"] == "div" else "inline"
     made = convert(latex, display=shown)
     # Drawn larger by the style sheet: browsers enlarge sums only with a font made for mathematics.
@@ -32,9 +32,18 @@ def as_mathml(match: re.Match[str]) -> str:
     return f'<div class="formula">{made}</div>' if shown == "block" else made
 
 
-def on_page_content(content: str, **_: Any) -> str:
+CELL_CODE = re.compile(r"(?<=<code>)[^<]{24,}(?=</code>)")
+CELL = re.compile(r"<td[ >].*?</td>", re.DOTALL)
+
+
+def breakable(cell: re.Match[str]) -> str:
+    """Long names in tables may break after a dot, a slash or an underscore."""
+    return CELL_CODE.sub(lambda code: re.sub(r"(?<=[./_(])(?=\w)", "<wbr>", code[0]), cell[0])
+
+
+def on_page_content(html: str, **_: Any) -> str:
     """MkDocs calls this with the HTML of every page."""
-    return FORMULA.sub(as_mathml, content)
+    return CELL.sub(breakable, FORMULA.sub(as_mathml, html))
 
 
 ADDRESS = re.compile(r"https://(?:unpkg\.com|api\.github\.com)/[^\s\"'`$]*")

@@ -35,8 +35,9 @@ print("w after 30 steps:", [round(float(w), 4) for w in run.weights])
 # %% [markdown]
 # ## Against the exact minimiser
 #
-# Ridge regression has a formula. The theorem ([COT] Theorems 3.1 and 3.2) promises |w_L − w*| ≤ L·eps +
-# e^(−L/2κ)·|w*|, and `icgd.verify` computes every constant in it.
+# Ridge regression has a formula. The theorem ([COT] Theorems 3.1 and 3.2) promises
+# $|w_L - w^*| \le L\,\varepsilon + e^{-L/(2\kappa)}\, |w^*|$ after $L$ steps at step size $1/\beta$,
+# where $\varepsilon$ is what one step of the transformer may be off. `icgd.verify` computes every constant.
 
 # %%
 exact = torch.linalg.solve(X.T @ X / 40 + 0.1 * torch.eye(4, dtype=torch.float64), X.T @ y / 40)
