@@ -8,6 +8,7 @@ whose slots are filled to the ends of theirs.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -81,7 +82,7 @@ def _check_stack(stack_name: str, stack: Stack, made: _Promises) -> list[FitChec
     return found
 
 
-class _Promises:
+class _Promises(ABC):
     """What the parts of both kinds of stack share."""
 
     def __init__(self, program: Program, builder: StackBuilder | ForwardBuilder) -> None:
@@ -93,9 +94,9 @@ class _Promises:
         self.rate = -self.o.lr * self.o.mean_factor / 2
         self._seen = dict[object, tuple[HeadFamily, float]]()
 
+    @abstractmethod
     def of(self, layer: str, label: str) -> Promise:
         """What the heads of this name promise."""
-        raise NotImplementedError
 
     # -- heads ------------------------------------------------------------------------------------
 
@@ -167,9 +168,9 @@ class _Promises:
         """The nearest numbers of the program's precision."""
         return t.to(self.dtype).double()
 
+    @abstractmethod
     def output_slot(self) -> str:
         """The slot the loss reads."""
-        raise NotImplementedError
 
     def _loss(self) -> tuple[Tensor, Tensor, Tensor]:
         reach = self.o.gate / 4 if self.exact_loss else self.o.radius
