@@ -13,7 +13,7 @@ from icgd.errors import InvalidFile, InvalidParameter
 from icgd.report.compare import comparison_pictures, render_comparison
 from icgd.report.draw import FORMATS, WIDTHS, paper, picture
 from icgd.report.html import render_report
-from icgd.report.results import Run, read_runs
+from icgd.report.results import Run, finite, read_runs
 from icgd.report.story import story
 
 
@@ -60,6 +60,7 @@ def write_comparison(
 
 def rendered_page(runs: Sequence[Run], title: str | None = None) -> str:
     """The page of one run, or of several compared."""
+    title = None if title is None else str(finite(title))
     if len(runs) == 1:
         return render_report(runs[0].result, title=title)
     return render_comparison(runs, title)
