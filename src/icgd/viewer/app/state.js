@@ -76,8 +76,9 @@ export class State {
   goRound(round) {
     const to = this.model.nearest(round);
     const found = this.model.trace.steps[to].round;
-    const missed = found === round ? "" : `Round ${round} is not recorded in detail; this is round ${found}.`;
-    this.go(to, missed);
+    const there = round >= 1 && round <= this.model.trace.nRounds;
+    const why = there ? `Round ${round} is not recorded in detail` : `There is no round ${round}`;
+    this.go(to, found === round ? "" : `${why}; this is round ${found}.`);
   }
 
   choose(block) {
