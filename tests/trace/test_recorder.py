@@ -297,3 +297,18 @@ def _tensors(weights):
     if isinstance(weights, torch.Tensor):
         return [weights]
     return [t for pair in weights for t in pair if t is not None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epochs", "all_kept"), [(1, True), (10, False)])
+def test_six_layers_two_hundred_and_two_thousand_rounds(epochs, all_kept, tmp_path):
+    """2,400 steps fit into 15 MB; of 2,000 rounds as many as the default budget of 14 MB holds."""
+    net = icgd.Network((20,) * 7)
+    program = icgd.compile(net, icgd.SGD(lr=0.001))
+    X, Y = torch.randn(2, 200, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    trace = icgd.record_trace(program, X, Y, init=net.init(seed=0), epochs=epochs)
+    trace.save(tmp_path / "trace.json")
+    assert (tmp_path / "trace.json").stat().st_size < 14e6
+    assert (len(trace.rounds) == 200 * epochs) == all_kept
+    assert len(trace.steps) == 12 * len(trace.rounds)
+    assert len(trace.rounds) >= 200

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 from pathlib import Path
 
 import pytest
+from tests.trace.programs import case
 
 from icgd.viewer import page
 from viewer import samples
@@ -17,6 +20,8 @@ from viewer.webdriver import Browser, find_browser
 def browser(tmp_path_factory):
     found = find_browser()
     if isinstance(found, str):
+        if os.environ.get("ICGD_NEEDS_BROWSER"):
+            pytest.fail(f"{found}, and make browser-test is there to use one")
         pytest.skip(found)
     running = Browser(*found, tmp_path_factory.mktemp("profile"))
     yield running
@@ -48,9 +53,22 @@ def open_trace(open_text):
     return opened
 
 
-@pytest.fixture(params=["network", "replaced"])
+RECORDED = ("network", "lasso", "loop", "newton", "tanh_stack", "linear_attention")
+
+
+@pytest.fixture(params=["made_up", "made_up_replaced", *RECORDED])
 def trace_path(request, tmp_path):
-    """Every kind of sample as a file. Tests over it hold for any trace."""
+    """Made-up traces and recorded programs of every kind as files. Tests over it hold for any trace."""
     path = tmp_path / f"{request.param}.json"
-    path.write_text(samples.text(getattr(samples, request.param)()))
+    if request.param in RECORDED:
+        recorded(request.param).save(path)
+    else:
+        kind = {"made_up": samples.network, "made_up_replaced": samples.replaced}[request.param]
+        path.write_text(samples.text(kind()))
     return path
+
+
+@functools.cache
+def recorded(name):
+    """A recording of a program, made once."""
+    return case(name).record()

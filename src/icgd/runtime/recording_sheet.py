@@ -93,6 +93,8 @@ class Sheet:
             for name, value in view.slots.items():
                 if not isinstance(value, Tensor) or bool(value.any()):
                     slots[name] = self._value(value, each=name in self._each)
+                elif not view.open:  # a stage of a stack tells what it changed, also to zero
+                    slots[name] = 0.0
         return {
             "open": "".join("1" if gate else "0" for gate in view.open),
             "slots": slots,

@@ -112,7 +112,7 @@ class Curves(_Model):
 
 
 class BlockEntry(_Model):
-    """A block of the prompt.
+    """A block of the prompt; blocks are listed in the order in which they were first seen or written.
 
     slots   slot -> value; slots not mentioned are exactly zero
     away    slot -> value minus the exact one, for slots whose exact value is known; NaN: not for this entry
@@ -156,7 +156,7 @@ class StageEntry(_Model):
     """What one stage did in one step.
 
     open   one character per gate: 1 open, 0 shut
-    slots  the token after the stage; of stages in a stack, only slots the stage changed
+    slots  the token after the stage; of stages in a stack, only slots the stage changed, 0 for one it cleared
     """
 
     open: str = Field("", max_length=4000, pattern="^[01]*$")
