@@ -64,8 +64,8 @@ axes.grid(alpha=0.3)
 
 # %% [markdown]
 # Newton's method doubles the number of right digits in every loop once it is close; the flat part before is M
-# growing from M₀. Twelve of its steps make a preconditioner with which descent is several times as fast. All
-# curves that come down end at rounding.
+# growing from M₀. Twelve of its steps make a preconditioner with which descent is several times as fast.
+# Newton's own curve ends at rounding.
 #
 # ## Verify
 #
@@ -81,7 +81,7 @@ for name, (program, steps) in programs.items():
     )
 
 # %% [markdown]
-# Any algorithm can be its own judge: here is the preconditioned one in four lines of PyTorch.
+# For the preconditioned one the exact recursion is a few lines of PyTorch.
 
 # %%
 S = X.T @ X
