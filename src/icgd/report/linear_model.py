@@ -143,7 +143,7 @@ def path_chart(result: Mapping[str, Any]) -> Chart:
     return Chart(
         "path", "Coefficients step by step; dotted: scikit-learn", "step", "coefficient",
         tuple(series), log_x=True,
-        note=f"Grey: the {grey} coefficients that are smallest at the end." if grey else "",
+        note=f"Grey: the coefficients that are smallest at the end ({grey})." if grey else "",
     )  # fmt: skip
 
 
