@@ -46,7 +46,7 @@ def run_linear(settings: Settings) -> dict[str, Any]:
     started, before = time.perf_counter(), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        paths, programs, notes = _paths(settings, X, y)
+        paths, programs, costs, notes = _paths(settings, X, y)
     finally:
         torch.set_num_threads(before)
     chosen = settings.optimizer
@@ -55,6 +55,7 @@ def run_linear(settings: Settings) -> dict[str, Any]:
     result = finite(
         {
             **measured,
+            **costs[chosen],
             "notes": [*table.notes, *notes],
             "seconds": time.perf_counter() - started,
             "config": {
@@ -66,6 +67,8 @@ def run_linear(settings: Settings) -> dict[str, Any]:
                 "standardize": settings.standardize,
                 **{k: program.config[k] for k in ("construction", "problem", "optimizer", "options")},
                 "steps": settings.steps or STEPS[chosen],
+                "lr": settings.lr,
+                "executor": settings.executor,
                 "dtype": settings.dtype,
             },
             "versions": versions(),
@@ -85,8 +88,8 @@ def run_linear(settings: Settings) -> dict[str, Any]:
 
 def _paths(
     settings: Settings, X: Tensor, y: Tensor
-) -> tuple[dict[str, list[Tensor]], dict[str, icgd.Program], list[str]]:
-    """Weights after every step: both optimizers, exactly and by a transformer."""
+) -> tuple[dict[str, list[Tensor]], dict[str, icgd.Program], dict[str, dict[str, int]], list[str]]:
+    """Weights after every step, exactly and by a transformer, and what the transformer's run cost."""
     largest = float(torch.linalg.eigvalsh(X.T @ X)[-1])
     if not largest > 0:
         raise AssumptionViolated(
@@ -108,7 +111,7 @@ def _paths(
             X, y, alpha, NEWTON_STEPS, 1.0, settings.steps or STEPS["preconditioned"]
         ),
     }
-    paths, programs, notes = {}, {}, list[str]()
+    paths, programs, costs, notes = {}, {}, {}, list[str]()
     for name, optimizer in optimizers.items():
         steps = settings.steps or STEPS[name]
         typer.echo(
@@ -129,7 +132,8 @@ def _paths(
         assert run.history is not None
         paths[f"{name}_transformer"] = [w.double() for w in run.history]
         paths[f"{name}_exact"] = list(exact[name])
-    return paths, programs, notes
+        costs[name] = run.cost.as_dict()
+    return paths, programs, costs, notes
 
 
 def _measured(
@@ -153,7 +157,6 @@ def _measured(
         "optimizer": chosen,
         "passed": max(errors[chosen]) <= AGREES * size,
         "max_error": max(errors[chosen]),
-        "rounds": len(errors[chosen]),
         "distance": float((w - best).abs().max()),
         "objective_before": float(0.5 * y.square().mean()),
         "objective_after": float(0.5 * (X @ w - y).square().mean()),

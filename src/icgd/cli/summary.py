@@ -18,7 +18,7 @@ def result_table(result: Mapping[str, Any]) -> Table:
     table = Table(title=f"icgd run: {verdict}", title_justify="left", show_header=False)
     table.add_column("what", overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
-    told = story(result, figures={})
+    told = story(result)
     for name, value in told.rows:
         table.add_row(name, value)
     table.add_section()

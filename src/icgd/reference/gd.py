@@ -67,7 +67,10 @@ def minimiser(problem: LinearModel, X: Tensor, y: Tensor, *, steps: int = 200) -
                 f"{problem!r} has no single minimiser on these data: its Hessian is singular (smallest "
                 f"eigenvalue {float(size[0]):.2g}, kappa infinite). Use lam > 0 or remove collinear features."
             )
-        move = torch.linalg.solve(hessian, grad)
+        try:
+            move = torch.linalg.solve(hessian, grad)
+        except torch.linalg.LinAlgError:
+            break  # flat in some direction: the iterates run away
         if float(move.norm()) <= 1e-8 * max(1e-8, float(w.norm())):
             # Newton's method squares its error: after this move nothing but rounding is left.
             return w - move

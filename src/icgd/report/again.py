@@ -45,7 +45,9 @@ def _what(result: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
         # Unless all three made as many loops, each made its own usual number of them.
         if len(lengths) <= 1:
             words += ["--steps", str(config["steps"])]
-        return [*words, *(_option("lr", optimizer) if result["optimizer"] == "gd" else [])]
+        # lr is that of the gradient descent beside it, whichever optimizer was asked for.
+        used = optimizer if result["optimizer"] == "gd" else config
+        return [*words, *_option("lr", used)]
     if model is not None and model != "network":
         words = [
             "--model",

@@ -33,11 +33,8 @@ class Story:
         return [*self.charts, *([self.bars] if self.bars is not None else [])]
 
 
-def story(result: Mapping[str, Any], figures: Mapping[str, bytes] | None = None) -> Story:
-    """The story of a result, by what was trained.
-
-    figures  without meaning since telling a story draws nothing; pass none
-    """
+def story(result: Mapping[str, Any]) -> Story:
+    """The story of a result, by what was trained."""
     model = result.get("model", "network")
     cost = network.cost_rows(result)
     bars = network.cost_bars(result) if network.has_cost(result) else None
