@@ -136,3 +136,49 @@ def test_shapes_are_checked_under_pytest():
     q, k, v, _ = random_operands((2, 3, 2, 2), (), 0)
     with pytest.raises(jaxtyping.TypeCheckError):
         attention(q, k[:, :1], v)
+
+
+@given(sizes, batches, seeds, st.sampled_from(["softmax", "relu", "linear", torch.tanh]))
+def test_causal_is_the_explicit_mask(size, batch, seed, kind):
+    n, _, d_key, d_value = size
+    q, k, v, _ = random_operands((n, n, d_key, d_value), batch, seed)
+    lower = torch.ones(n, n, dtype=torch.bool).tril().expand(*batch, n, n)
+    masked = attention(q, k, v, mask=lower, kind=kind)
+    found = attention(q, k, v, kind=kind, causal=True)
+    assert float((found - masked).abs().max()) <= min(1e-12, rounding(q, k, v))
+
+
+@pytest.mark.parametrize("kind", ["softmax", "relu", "linear", torch.tanh])
+@pytest.mark.parametrize("n", [1, 2, 17, 90])
+def test_causal_lets_no_query_see_the_future_to_the_bit(kind, n):
+    q, k, v, _ = random_operands((n, n, 4, 3), (2, 3), n)
+    before = attention(q, k, v, kind=kind, causal=True)
+    for i in {0, n // 2, n - 1}:
+        later = [t.clone() for t in (q, k, v)]
+        for t in later:
+            t[..., i + 1 :, :] = 1e3
+        after = attention(*later, kind=kind, causal=True)
+        assert torch.equal(after[..., : i + 1, :], before[..., : i + 1, :])
+
+
+@pytest.mark.parametrize("kind", ["softmax", "relu", "linear"])
+def test_causal_gradients_are_those_of_the_mask(kind):
+    q, k, v, _ = random_operands((7, 7, 4, 4), (2, 3), 5)
+    lower = torch.ones(7, 7, dtype=torch.bool).tril()
+    found = []
+    for seen in ({"causal": True}, {"mask": lower.expand(2, 3, 7, 7)}):
+        operands = [t.clone().requires_grad_() for t in (q, k, v)]
+        attention(*operands, kind=kind, **seen).square().sum().backward()
+        found.append([t.grad for t in operands])
+    for ours, masked in zip(*found, strict=True):
+        assert float((ours - masked).abs().max()) <= 1e-12 * (1 + float(masked.abs().max()))
+
+
+def test_causal_asks_for_as_many_queries_as_tokens_and_no_mask():
+    q, k, v, mask = random_operands((2, 3, 2, 2), (), 0)
+    with pytest.raises(InvalidParameter, match="as many queries as tokens \\(2 and 3\\)"):
+        attention(q, k, v, causal=True)
+    with pytest.raises(InvalidParameter, match=r"`mask` must be None if causal=True"):
+        attention(q, k, v, mask=mask, causal=True)
+    with pytest.raises((InvalidParameter, jaxtyping.TypeCheckError), match="kind"):
+        attention(k, k, v, kind="cosine", causal=True)
