@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import torch
 
+from icgd.constructions.assembly import DTYPES as DTYPES
+from icgd.constructions.assembly import make_config, own_config
 from icgd.constructions.compile_forward_mode import compile_forward_mode
 from icgd.constructions.compile_regression import compile_regression
 from icgd.constructions.compile_stack import compile_stack
@@ -45,7 +47,7 @@ from icgd.theory.spectral import (
     make_geometry,
 )
 
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
+NAME = "softmax_cot_network"
 DEFAULTS: dict[torch.dtype, dict[str, float]] = {
     torch.float64: {"rho": 1.4, "margin": 8.25, "radius": 1024.0},
     # Fewer digits need smaller margins; a larger radius would cost digits. At this rho no exponential
@@ -214,17 +216,16 @@ def _compile_network(
     wanted = options.pop("head_error", None)
     raise_all(_violations(options, wanted, dtype))
     spec = problem.spec
-    config = {
-        "construction": "softmax_cot_network",
-        "problem": {
-            "widths": list(spec.widths), "activation": spec.activation,
-            "output": spec.output, "bias": spec.bias,
-        },
-        "optimizer": {"name": "SGD", "lr": optimizer.lr},
-        "options": options,
-        "dtype": str(dtype).removeprefix("torch."),
+    described = {
+        "widths": list(spec.widths), "activation": spec.activation, "output": spec.output,
+        "bias": spec.bias,
     }  # fmt: skip
-    return build(config)
+    return build(
+        make_config(
+            NAME, dtype, problem=described, optimizer={"name": "SGD", "lr": optimizer.lr},
+            options=options,
+        )
+    )  # fmt: skip
 
 
 def _number(name: str, value: object) -> float:
@@ -280,9 +281,8 @@ def build(config: Mapping[str, Any]) -> Program:
     dtype = DTYPES[config["dtype"]]
     geometry = make_geometry(**config["options"])
     layer = universal_layer(spec, SGD(config["optimizer"]["lr"]), LayerOptions(geometry, dtype))
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
     program = Program(
-        config={key: config[key] for key in kept},
+        config=own_config(config),
         step=layer,
         mask=DynamicMask(spec.n_layers),
         layout=block_layout(spec),
@@ -301,4 +301,4 @@ def build(config: Mapping[str, Any]) -> Program:
     return program.requires_grad_(False)
 
 
-Program.builders["softmax_cot_network"] = build
+Program.builders[NAME] = build

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-from icgd.constructions.compile_loop import DTYPES, ROOM, as_products, product_options
+from icgd.constructions.assembly import looped_program, make_config
+from icgd.constructions.compile_loop import loop_options, product_options
 from icgd.constructions.loop_layers import step_size
 from icgd.constructions.looped_autoregression import AutoregressionBuilder
-from icgd.constructions.looped_regression import LoopOptions
 from icgd.constructions.series_codec import SeriesCodec
-from icgd.nn.masks import StateMask
 from icgd.problems import Autoregression
 from icgd.program import Program
 
@@ -48,39 +47,26 @@ def compile_autoregression(
     >>> round(float(program.run(x, None, steps=60).prediction), 6)
     0.0
     """
-    config = {
-        "construction": NAME,
-        "problem": described(problem),
-        "optimizer": {
-            "name": "GD", "lr": step_size(optimizer, problem.radius, "an Autoregression")
-        },
-        "options": product_options(given, dtype),
-        "dtype": str(dtype).removeprefix("torch."),
-    }  # fmt: skip
-    return build(config)
+    lr = step_size(optimizer, problem.radius, "an Autoregression")
+    return build(
+        make_config(
+            NAME, dtype, problem=described(problem), optimizer={"name": "GD", "lr": lr},
+            options=product_options(given),
+        )
+    )  # fmt: skip
 
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
-    problem, dtype = Autoregression(**config["problem"]), DTYPES[config["dtype"]]
-    products, lr = as_products(config["options"], dtype), float(config["optimizer"]["lr"])
-    bound = problem.radius**2 / problem.n_examples * (ROOM if products.mode == "spectral" else 1.0)
-    options = LoopOptions(lr, bound, products)
+    problem = Autoregression(**config["problem"])
+    options = loop_options(config, problem.radius, problem.n_examples)
     builder = AutoregressionBuilder(problem, options)
     step = builder.loop()
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
-    program = Program(
-        config={key: config[key] for key in kept},
-        entry=builder.entry(),
-        step=step,
-        readout=builder.readout(),
-        mask=StateMask(),
-        layout=builder.layout,
-        codec=SeriesCodec(problem, lr, [step.like], step),
+    return looped_program(
+        config, builder, step,
+        codec=SeriesCodec(problem, options.lr, [step.like], step),
         certificate=options.certificate(problem.n_steps + 2),
-        feed="replace",
-    )
-    return program.requires_grad_(False)
+    )  # fmt: skip
 
 
 Program.builders[NAME] = build

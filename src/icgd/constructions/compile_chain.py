@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
+from icgd.constructions.assembly import looped_program, make_config
 from icgd.constructions.chain_codec import ChainCodec
-from icgd.constructions.compile_loop import DTYPES, ROOM, as_products, product_options
+from icgd.constructions.compile_loop import loop_options, product_options
 from icgd.constructions.loop_layers import step_size
 from icgd.constructions.looped_chain import ChainBuilder, chain_codes
-from icgd.constructions.looped_regression import LoopOptions
-from icgd.nn.masks import StateMask
 from icgd.problems import MLPChain
 from icgd.program import Program
 
@@ -48,37 +47,26 @@ def compile_chain(
     >>> round(float(program.run(chains, None, steps=40, query=[[-2.0]]).prediction), 6)
     -0.4
     """
-    config = {
-        "construction": NAME,
-        "problem": described(problem),
-        "optimizer": {"name": "GD", "lr": step_size(optimizer, problem.radius, "an MLPChain")},
-        "options": product_options(given, dtype),
-        "dtype": str(dtype).removeprefix("torch."),
-    }
-    return build(config)
+    lr = step_size(optimizer, problem.radius, "an MLPChain")
+    return build(
+        make_config(
+            NAME, dtype, problem=described(problem), optimizer={"name": "GD", "lr": lr},
+            options=product_options(given),
+        )
+    )  # fmt: skip
 
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
-    problem, dtype = MLPChain(**config["problem"]), DTYPES[config["dtype"]]
-    products, lr = as_products(config["options"], dtype), float(config["optimizer"]["lr"])
-    bound = problem.radius**2 / problem.n_chains * (ROOM if products.mode == "spectral" else 1.0)
-    options = LoopOptions(lr, bound, products)
+    problem = MLPChain(**config["problem"])
+    options = loop_options(config, problem.radius, problem.n_chains)
     builder = ChainBuilder(problem, options)
     step = builder.loop()
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
-    program = Program(
-        config={key: config[key] for key in kept},
-        entry=builder.entry(),
-        step=step,
-        readout=builder.readout(),
-        mask=StateMask(),
-        layout=builder.layout,
-        codec=ChainCodec(problem, lr, [step.like], step),
+    return looped_program(
+        config, builder, step,
+        codec=ChainCodec(problem, options.lr, [step.like], step),
         certificate=options.certificate(chain_codes(problem).codes.shape[0]),
-        feed="replace",
-    )
-    return program.requires_grad_(False)
+    )  # fmt: skip
 
 
 Program.builders[NAME] = build

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from icgd.constructions.compile_loop import DTYPES, as_products, product_options
+from icgd.constructions.assembly import looped_program, make_config
+from icgd.constructions.compile_loop import product_options, products_of
+from icgd.constructions.compile_newton import described_linear
 from icgd.constructions.decoder_codec import DecoderCodec
 from icgd.constructions.loop_layers import step_size
 from icgd.constructions.looped_decoder import DecoderBuilder, DecoderOptions
 from icgd.errors import InvalidParameter
 from icgd.gadgets.bilinear import BilinearOptions, bilinear_certificate
-from icgd.nn.masks import StateMask
 from icgd.problems import LinearRegression
 from icgd.program import Program
 
@@ -37,19 +38,11 @@ def compile_decoder(
         )
     lr = step_size(optimizer, problem.radius, "a decoder")
     return build(
-        {
-            "construction": NAME,
-            "problem": {
-                "n_features": problem.n_features,
-                "n_examples": problem.n_examples,
-                "n_outputs": problem.n_outputs,
-                "x_radius": problem.radius,
-            },
-            "optimizer": {"name": "GD", "lr": lr},
-            "options": product_options(given, dtype),
-            "dtype": str(dtype).removeprefix("torch."),
-        }
-    )
+        make_config(
+            NAME, dtype, problem=described_linear(problem), optimizer={"name": "GD", "lr": lr},
+            options=product_options(given),
+        )
+    )  # fmt: skip
 
 
 def with_room(products: BilinearOptions, n_examples: int) -> BilinearOptions:
@@ -65,24 +58,16 @@ def with_room(products: BilinearOptions, n_examples: int) -> BilinearOptions:
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
-    problem, dtype = LinearRegression(**config["problem"]), DTYPES[config["dtype"]]
-    products = with_room(as_products(config["options"], dtype), problem.n_examples)
+    problem = LinearRegression(**config["problem"])
+    products = with_room(products_of(config), problem.n_examples)
     options = DecoderOptions(float(config["optimizer"]["lr"]), problem.radius, products)
     builder = DecoderBuilder(problem, options)
     step = builder.loop()
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
-    program = Program(
-        config={key: config[key] for key in kept},
-        entry=builder.entry(),
-        step=step,
-        readout=builder.readout(),
-        mask=StateMask(),
-        layout=builder.layout,
+    return looped_program(
+        config, builder, step,
         codec=DecoderCodec(problem, options, [step.like], step),
         certificate=bilinear_certificate(options.scaled, options.reach, 2 * problem.n_examples + 1),
-        feed="replace",
-    )
-    return program.requires_grad_(False)
+    )  # fmt: skip
 
 
 Program.builders[NAME] = build

@@ -7,21 +7,20 @@ from typing import Any
 
 import torch
 
+from icgd.constructions.assembly import DTYPES, make_config
 from icgd.constructions.compile_stack import (
-    DTYPES,
     check_gd,
     chosen_ranges,
     describe,
     network_of,
     refuse_useless,
+    stack_program,
 )
 from icgd.constructions.forward_mode import ForwardBuilder, ForwardOptions
-from icgd.constructions.stack_codec import StackCodec
 from icgd.errors import InvalidParameter
 from icgd.gadgets.decay_condition import decay_condition
 from icgd.gadgets.slope_product import SHARPNESS
 from icgd.nn.head_family import ACTIVATIONS
-from icgd.nn.masks import StateMask
 from icgd.problems import Network, NetworkSpec
 from icgd.program import Program
 
@@ -55,13 +54,10 @@ def compile_forward_mode(
         options["radius"] = options["gate"]  # nothing is fitted
         if given.get("signal_radius") is None:
             options["signal_radius"] = 16.0
-    config = {
-        "construction": NAME,
-        "problem": describe(spec),
-        "optimizer": {"name": "GD", "lr": gd.lr, "box": gd.box},
-        "options": {**options, "attention": chosen},
-        "dtype": str(dtype).removeprefix("torch."),
-    }
+    config = make_config(
+        NAME, dtype, problem=describe(spec), options={**options, "attention": chosen},
+        optimizer={"name": "GD", "lr": gd.lr, "box": gd.box},
+    )  # fmt: skip
     return assemble(config, spec)
 
 
@@ -83,24 +79,8 @@ def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:
     builder = ForwardBuilder(spec, options)
     # Derivatives are multiplied layer by layer: single precision leaves less room for a rounded fit.
     refuse_useless(builder.certificate(), 10.0 if options.dtype == torch.float64 else 0.1)
-    step, readout = builder.step(), builder.prediction()
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
-    program = Program(
-        config={key: config[key] for key in kept},
-        step=step,
-        readout=readout,
-        mask=StateMask(),
-        layout=builder.layout,
-        codec=StackCodec(
-            spec, [step.like], gate=options.gate, target_radius=options.target_radius,
-            box=options.box, n_examples=options.n_examples, output=f"z{spec.n_layers}",
-            stacks=(step, readout),
-        ),
-        certificate=builder.certificate(),
-        slope=SHARPNESS / options.signal_radius,
-        feed="replace",
-    )  # fmt: skip
-    return program.requires_grad_(False)
+    slope = SHARPNESS / options.signal_radius
+    return stack_program(config, builder, output=f"z{spec.n_layers}", slope=slope)
 
 
 def build(config: Mapping[str, Any]) -> Program:

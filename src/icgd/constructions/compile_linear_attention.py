@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from icgd.certificate import Certificate
+from icgd.constructions.assembly import DTYPES, make_config, own_config
 from icgd.constructions.linear_attention_cot import (
     ChainCodec,
     chain_layer,
@@ -20,7 +21,6 @@ from icgd.problems import GD, LinearRegression
 from icgd.program import Program
 
 NAME = "linear_attention_cot"
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
 def compile_linear_attention(
@@ -47,21 +47,18 @@ def compile_linear_attention(
             "lam", problem.lam, "be 0 for linear attention, which sees the last weights only by their "
             "residuals", remedy="Leave out attention='linear' for a ridge penalty.",
         )  # fmt: skip
-    config = {
-        "construction": NAME,
-        "problem": {
-            "n_features": problem.n_features,
-            "n_examples": problem.n_examples,
-            "x_radius": problem.radius,
-        },
-        "optimizer": {
-            "name": "GD",
-            "lr": 1 / problem.radius**2 if optimizer.lr == "auto" else float(optimizer.lr),
-        },
-        "options": {"attention": "linear"},
-        "dtype": str(dtype).removeprefix("torch."),
+    described = {
+        "n_features": problem.n_features,
+        "n_examples": problem.n_examples,
+        "x_radius": problem.radius,
     }
-    return build(config)
+    lr = 1 / problem.radius**2 if optimizer.lr == "auto" else float(optimizer.lr)
+    return build(
+        make_config(
+            NAME, dtype, problem=described, optimizer={"name": "GD", "lr": lr},
+            options={"attention": "linear"},
+        )
+    )  # fmt: skip
 
 
 def step_certificate(problem: LinearRegression, lr: float, dtype: torch.dtype) -> Certificate:
@@ -84,9 +81,8 @@ def build(config: Mapping[str, Any]) -> Program:
     problem, dtype = LinearRegression(**config["problem"]), DTYPES[config["dtype"]]
     lr, layout = float(config["optimizer"]["lr"]), chain_layout(problem.n_features)
     step = chain_layer(layout, lr, problem.n_examples, dtype)
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
     program = Program(
-        config={key: config[key] for key in kept},
+        config=own_config(config),
         step=step,
         readout=reading_layer(layout, dtype),
         mask=GrowingMask(),

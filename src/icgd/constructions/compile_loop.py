@@ -8,20 +8,17 @@ from typing import Any
 
 import torch
 
+from icgd.constructions.assembly import DTYPES, looped_program, make_config
 from icgd.constructions.loop_codec import RegressionCodec
 from icgd.constructions.looped_regression import LoopOptions, RegressionBuilder
 from icgd.errors import InvalidParameter
 from icgd.gadgets.bilinear import BilinearOptions
-from icgd.nn.masks import StateMask
 from icgd.problems import GD
 from icgd.problems.regression import RepresentationRegression
 from icgd.program import Program
 from icgd.theory.looped import MODES
 
 NAME = "looped_regression"
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
-ROOM = 16.0
-"""A spectral head costs no digits for a larger range: leave some."""
 
 
 def check_mode(mode: object) -> str:
@@ -31,7 +28,7 @@ def check_mode(mode: object) -> str:
     return str(mode)
 
 
-def product_options(given: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+def product_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of bilinear products, with their defaults, as a config holds them."""
     mode = check_mode(given.get("mode") or "spectral")
     for name, most in (("sink", 300.0), ("scale", 1.0)):
@@ -56,11 +53,17 @@ def product_options(given: Mapping[str, Any], dtype: torch.dtype) -> dict[str, A
     }
 
 
-def as_products(options: Mapping[str, Any], dtype: torch.dtype) -> BilinearOptions:
-    """The same as an object."""
-    return BilinearOptions(
-        options["mode"], options["sink"], options["scale"], options["n_grid"], dtype
-    )
+def products_of(config: Mapping[str, Any]) -> BilinearOptions:
+    """The products a config describes."""
+    o = config["options"]
+    return BilinearOptions(o["mode"], o["sink"], o["scale"], o["n_grid"], DTYPES[config["dtype"]])
+
+
+def loop_options(config: Mapping[str, Any], radius: float, n_examples: int) -> LoopOptions:
+    """The loop a config describes, for <k_s, h_i> = <h_s, h_i> / n with |h| <= radius."""
+    products = products_of(config)
+    bound = products.room * radius**2 / n_examples
+    return LoopOptions(float(config["optimizer"]["lr"]), bound, products)
 
 
 def described(problem: RepresentationRegression) -> dict[str, Any]:
@@ -100,41 +103,25 @@ def compile_loop(
     lr = 1 / (problem.radius**2 + problem.lam) if optimizer.lr == "auto" else float(optimizer.lr)
     if lr * problem.lam >= 1:
         raise InvalidParameter("lr", lr, f"be < 1/lam = {1 / problem.lam:g}")
-    config = {
-        "construction": NAME,
-        "problem": described(problem),
-        "optimizer": {"name": "GD", "lr": lr},
-        "options": product_options(given, dtype),
-        "dtype": str(dtype).removeprefix("torch."),
-    }
-    return build(config)
+    return build(
+        make_config(
+            NAME, dtype, problem=described(problem), optimizer={"name": "GD", "lr": lr},
+            options=product_options(given),
+        )
+    )  # fmt: skip
 
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
-    problem, dtype = problem_of(config), DTYPES[config["dtype"]]
-    products = as_products(config["options"], dtype)
-    room = ROOM if products.mode == "spectral" else 1.0
-    bound = room * problem.radius**2 / problem.n_examples
-    lr = float(config["optimizer"]["lr"])
-    options = LoopOptions(lr, bound, products)
+    problem = problem_of(config)
+    options = loop_options(config, problem.radius, problem.n_examples)
     builder = RegressionBuilder(problem, options)
-    step = builder.loop()
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
-    program = Program(
-        config={key: config[key] for key in kept},
-        entry=builder.entry(),
-        step=step,
-        readout=builder.readout(),
-        mask=StateMask(),
-        layout=builder.layout,
-        codec=RegressionCodec(
-            problem, [step.like], step, lr=lr, reach=math.sqrt(room) * problem.radius
-        ),
+    step, reach = builder.loop(), math.sqrt(options.products.room) * problem.radius
+    return looped_program(
+        config, builder, step,
+        codec=RegressionCodec(problem, [step.like], step, lr=options.lr, reach=reach),
         certificate=options.certificate(2 * problem.n_examples + 2),
-        feed="replace",
-    )
-    return program.requires_grad_(False)
+    )  # fmt: skip
 
 
 Program.builders[NAME] = build

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from icgd.constructions.compile_loop import DTYPES, as_products, product_options
+from icgd.constructions.assembly import looped_program, make_config
+from icgd.constructions.compile_loop import product_options, products_of
 from icgd.constructions.looped_newton import NewtonBuilder, NewtonOptions
 from icgd.constructions.newton_codec import NewtonCodec, unit_error
 from icgd.errors import InvalidParameter
 from icgd.gadgets.bilinear import bilinear_certificate
-from icgd.nn.masks import StateMask
 from icgd.problems import LinearRegression, Newton
 from icgd.program import Program
 
@@ -48,38 +48,23 @@ def compile_newton(
     bound = problem.n_examples * problem.radius**2
     alpha = 1 / bound**2 if optimizer.alpha == "auto" else float(optimizer.alpha)
     return build(
-        {
-            "construction": NAME,
-            "problem": described_linear(problem),
-            "optimizer": {"name": "Newton", "alpha": alpha},
-            "options": product_options(given, dtype),
-            "dtype": str(dtype).removeprefix("torch."),
-        }
-    )
+        make_config(
+            NAME, dtype, problem=described_linear(problem),
+            optimizer={"name": "Newton", "alpha": alpha}, options=product_options(given),
+        )
+    )  # fmt: skip
 
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
-    problem, dtype = LinearRegression(**config["problem"]), DTYPES[config["dtype"]]
-    products = as_products(config["options"], dtype)
-    options = NewtonOptions(float(config["optimizer"]["alpha"]), problem.radius, products)
+    problem, alpha = LinearRegression(**config["problem"]), float(config["optimizer"]["alpha"])
+    options = NewtonOptions(alpha, problem.radius, products_of(config))
     builder = NewtonBuilder(problem, options)
     step = builder.loop()
     certificate = bilinear_certificate(options.scaled, options.overlap, 2 * problem.n_examples + 2)
     unit = unit_error(options, certificate.sup_error, problem.n_examples)
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
-    program = Program(
-        config={key: config[key] for key in kept},
-        entry=builder.entry(),
-        step=step,
-        readout=builder.readout(),
-        mask=StateMask(),
-        layout=builder.layout,
-        codec=NewtonCodec(problem, options, unit, [step.like], step),
-        certificate=certificate,
-        feed="replace",
-    )
-    return program.requires_grad_(False)
+    codec = NewtonCodec(problem, options, unit, [step.like], step)
+    return looped_program(config, builder, step, codec=codec, certificate=certificate)
 
 
 Program.builders[NAME] = build

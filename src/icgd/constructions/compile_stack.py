@@ -10,16 +10,16 @@ from typing import Any
 import torch
 
 from icgd.certificate import Certificate
+from icgd.constructions.assembly import DTYPES, make_config, state_program
+from icgd.constructions.forward_mode import ForwardBuilder
 from icgd.constructions.relu_stack import StackBuilder, StackOptions
 from icgd.constructions.stack_codec import StackCodec
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.nn.masks import StateMask
 from icgd.problems import GD, Network, NetworkSpec
 from icgd.problems.losses import built_in
 from icgd.program import Program
 
 NAME = "relu_stack"
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
 GATE = {torch.float64: 1024.0, torch.float32: 128.0}
 RAMP = {torch.float64: 2.0**-20, torch.float32: 2.0**-10}
 DEFAULTS = {"n_relu": 256, "knots": "adaptive", "products": "exact", "radius": 8.0}
@@ -107,6 +107,21 @@ def refuse_useless(certificate: Certificate, limit: float = 10.0) -> None:
         )
 
 
+def stack_program(
+    config: Mapping[str, Any], builder: StackBuilder | ForwardBuilder, *, output: str, slope: float
+) -> Program:
+    """The layers of a builder as a program; `output` is the slot that holds the network's output."""
+    step, readout, o = builder.step(), builder.prediction(), builder.o
+    codec = StackCodec(
+        builder.spec, [step.like], gate=o.gate, target_radius=o.target_radius, box=o.box,
+        n_examples=o.n_examples, output=output, stacks=(step, readout),
+    )  # fmt: skip
+    return state_program(
+        config, step=step, readout=readout, layout=builder.layout, codec=codec,
+        certificate=builder.certificate(), slope=slope,
+    )  # fmt: skip
+
+
 def compile_stack(
     problem: Network, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
 ) -> Program:
@@ -123,13 +138,11 @@ def compile_stack(
             raise InvalidParameter(name, options[name], f"be one of {', '.join(allowed)}")
     if problem.spec.loss.name == "squared" and given.get("target_radius") is None:
         options["target_radius"] = options["gate"]  # computed exactly, whatever the target
-    config = {
-        "construction": NAME,
-        "problem": describe(problem.spec),
-        "optimizer": {"name": "GD", "lr": gd.lr, "box": gd.box},
-        "options": {**options, "ramp": _ramp(given.get("ramp"), options["gate"], dtype)},
-        "dtype": str(dtype).removeprefix("torch."),
-    }
+    options["ramp"] = _ramp(given.get("ramp"), options["gate"], dtype)
+    config = make_config(
+        NAME, dtype, problem=describe(problem.spec), options=options,
+        optimizer={"name": "GD", "lr": gd.lr, "box": gd.box},
+    )  # fmt: skip
     return assemble(config, problem.spec)
 
 
@@ -162,24 +175,7 @@ def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:
     options = stack_options(config)
     builder = StackBuilder(spec, options)
     refuse_useless(builder.certificate())
-    step, readout = builder.step(), builder.prediction()
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
-    program = Program(
-        config={key: config[key] for key in kept},
-        step=step,
-        readout=readout,
-        mask=StateMask(),
-        layout=builder.layout,
-        codec=StackCodec(
-            spec, [step.like], gate=options.gate, target_radius=options.target_radius,
-            box=options.box, n_examples=options.n_examples, output=f"out{spec.n_layers}",
-            stacks=(step, readout),
-        ),
-        certificate=builder.certificate(),
-        slope=1 / options.ramp,
-        feed="replace",
-    )  # fmt: skip
-    return program.requires_grad_(False)
+    return stack_program(config, builder, output=f"out{spec.n_layers}", slope=1 / options.ramp)
 
 
 def build(config: Mapping[str, Any]) -> Program:

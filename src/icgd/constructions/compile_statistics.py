@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from icgd.certificate import Certificate
+from icgd.constructions.assembly import DTYPES, make_config, own_config
 from icgd.constructions.softmax_cot_statistics import (
     StatisticsOptions,
     Tables,
@@ -29,7 +30,6 @@ from icgd.program import Program
 from icgd.theory.spectral import grid_violations
 
 NAME = "softmax_cot_statistics"
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
 LINEAR = {torch.float64: (1.4, 8.25, 1024.0), torch.float32: (1.4, 6.0, 128.0)}
 """rho, margin and radius of the identity head, as for networks."""
 
@@ -80,13 +80,9 @@ def compile_statistics(
         )
     raise_all(found)
     lr = 1.0 / problem.smoothness() if optimizer.lr == "auto" else float(optimizer.lr)
-    config = {
-        "construction": NAME,
-        "problem": _describe(spec),
-        "optimizer": {"name": "GD", "lr": lr},
-        "options": chosen,
-        "dtype": str(dtype).removeprefix("torch."),
-    }
+    config = make_config(
+        NAME, dtype, problem=_describe(spec), optimizer={"name": "GD", "lr": lr}, options=chosen
+    )
     made = make_tables(spec, statistics_options(config))
     reached = made.slope.certificate.sup_error
     if wanted is not None and reached > wanted:
@@ -152,9 +148,9 @@ def assemble(config: Mapping[str, Any], spec: LinearModelSpec, tables: Tables) -
     options = statistics_options(config)
     layer = update_layer(spec, float(config["optimizer"]["lr"]), tables, options)
     readout = prediction_layer(spec, tables, options)
-    kept = ("construction", "problem", "optimizer", "options", "dtype", "tables")
+    fitted = {"tables": config["tables"]} if "tables" in config else {}
     program = Program(
-        config={key: config[key] for key in kept if key in config},
+        config={**own_config(config), **fitted},
         step=layer,
         readout=readout,
         mask=WindowMask(),

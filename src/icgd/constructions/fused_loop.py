@@ -11,6 +11,7 @@ No weight depends on T: the prompt says how often to loop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icgd.constructions.compile_loop import ROOM, as_products, problem_of
+from icgd.constructions.assembly import state_program
+from icgd.constructions.compile_loop import loop_options, problem_of
 from icgd.constructions.loop_codec import STATE, RegressionCodec
 from icgd.constructions.loop_parts import SHARP, FeedForward, hard_head
 from icgd.constructions.looped_regression import (
@@ -29,7 +31,7 @@ from icgd.constructions.looped_regression import (
 )
 from icgd.errors import InvalidParameter
 from icgd.layout import Layout, Slot
-from icgd.nn.masks import Address, StateMask
+from icgd.nn.masks import Address
 from icgd.nn.softmax_sublayer import SoftmaxHead, SoftmaxSublayer
 from icgd.nn.stack import Stack, Sublayer
 from icgd.problems.regression import RepresentationRegression
@@ -166,23 +168,14 @@ def fuse(program: Program) -> Program:
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by fuse and when loading from disk."""
     problem = problem_of(config)
-    dtype = {"float64": torch.float64, "float32": torch.float32}[config["dtype"]]
-    products = as_products(config["options"], dtype)
-    room = ROOM if products.mode == "spectral" else 1.0
-    bound, lr = room * problem.radius**2 / problem.n_examples, float(config["optimizer"]["lr"])
-    options = LoopOptions(lr, bound, products)
+    options = loop_options(config, problem.radius, problem.n_examples)
     builder = FusedBuilder(problem, options)
-    step = builder.layer()
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
-    return Program(
-        config={key: config[key] for key in kept},
-        step=step,
-        mask=StateMask(),
-        layout=builder.layout,
-        codec=FusedCodec(problem, [step.like], step, lr=lr, reach=room**0.5 * problem.radius),
+    step, reach = builder.layer(), math.sqrt(options.products.room) * problem.radius
+    return state_program(
+        config, step=step, layout=builder.layout,
+        codec=FusedCodec(problem, [step.like], step, lr=options.lr, reach=reach),
         certificate=options.certificate(2 * problem.n_examples + 2),
-        feed="replace",
-    ).requires_grad_(False)
+    )  # fmt: skip
 
 
 Program.builders[NAME] = build

@@ -24,8 +24,6 @@ EVERY = (("is_x", 1.0), ("is_y", 1.0), ("is_bos", 1.0))
 """1 in every token."""
 TARGETS, USUAL = 4.0, 1.5
 """Residuals and predictions are read up to 4 times the radius of x, and best up to 1.5 times."""
-ROOM = 16.0
-"""A spectral head costs no digits for a larger range: leave some."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class DecoderOptions:
     @property
     def reach(self) -> float:
         """Range of residuals and predictions."""
-        return TARGETS * self.radius * (ROOM if self.spectral else 1.0)
+        return TARGETS * self.radius * self.products.room
 
 
 def decoder_layout(problem: LinearRegression, spectral: bool) -> Layout:

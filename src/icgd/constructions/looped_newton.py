@@ -27,8 +27,6 @@ OVERLAP, USUAL = 2.0, 1.0
 those of M_1 S, M_2 S, .. in (0, 1]. Heads are scaled for 1 and watched for 2."""
 LEVERAGE = 8.0
 """Bound on |<x, M_k x_j>| for a query x. Few examples give each more weight; heads are scaled for 1."""
-ROOM = 16.0
-"""A spectral head costs no digits for a larger range: leave some."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,12 @@ class NewtonOptions:
     @property
     def x_reach(self) -> float:
         """Largest |x| the first product is made for."""
-        return self.radius * (math.sqrt(ROOM) if self.spectral else 1.0)
+        return self.radius * math.sqrt(self.products.room)
 
     @property
     def overlap(self) -> float:
         """Range of the products in the loop."""
-        return OVERLAP * (ROOM if self.spectral else 1.0)
+        return OVERLAP * self.products.room
 
     @property
     def scaled(self) -> BilinearOptions:
@@ -62,7 +60,7 @@ class NewtonOptions:
     @property
     def leverage(self) -> float:
         """Range of the product that answers."""
-        return LEVERAGE * (ROOM if self.spectral else 1.0)
+        return LEVERAGE * self.products.room
 
 
 def newton_layout(problem: LinearRegression) -> Layout:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icgd.constructions.compile_loop import DTYPES, as_products, product_options
+from icgd.constructions.assembly import looped_program, make_config
+from icgd.constructions.compile_loop import product_options, products_of
 from icgd.constructions.compile_newton import described_linear
 from icgd.constructions.loop_codec import STATE
 from icgd.constructions.loop_parts import SHARP, hard_head
@@ -23,7 +24,7 @@ from icgd.constructions.newton_codec import NewtonCodec, unit_error
 from icgd.errors import InvalidParameter
 from icgd.gadgets.bilinear import bilinear_certificate
 from icgd.layout import Layout, Slot
-from icgd.nn.masks import Address, StateMask
+from icgd.nn.masks import Address
 from icgd.nn.softmax_sublayer import SoftmaxSublayer
 from icgd.nn.stack import Stack, Sublayer
 from icgd.problems import LinearRegression, PreconditionedGD
@@ -63,6 +64,10 @@ class PreconditionedBuilder(NewtonBuilder):
         product = self.product("x", "u", "r", "r", -self.lr, self.o.leverage)
         return self.stack({"descend": product}, 1)
 
+    def readout(self) -> Stack:
+        """o = r: a query has no label."""
+        return self.stack({"keep": self.feed_forward().write("o", [("r", 1.0)]).layer()}, 1)
+
 
 class PreconditionedCodec(NewtonCodec):
     """Newton's prompt; weights are read off the residuals of the examples."""
@@ -94,42 +99,28 @@ def compile_preconditioned(
         raise InvalidParameter("lam", problem.lam, "be 0 for icgd.PreconditionedGD")
     bound = problem.n_examples * problem.radius**2
     alpha = 1 / bound**2 if optimizer.alpha == "auto" else float(optimizer.alpha)
+    chosen = {
+        "name": "PreconditionedGD", "lr": optimizer.lr, "alpha": alpha,
+        "newton_steps": optimizer.newton_steps,
+    }  # fmt: skip
     return build(
-        {
-            "construction": NAME,
-            "problem": described_linear(problem),
-            "optimizer": {
-                "name": "PreconditionedGD", "lr": optimizer.lr, "alpha": alpha,
-                "newton_steps": optimizer.newton_steps,
-            },
-            "options": product_options(given, dtype),
-            "dtype": str(dtype).removeprefix("torch."),
-        }
+        make_config(
+            NAME, dtype, problem=described_linear(problem), optimizer=chosen,
+            options=product_options(given),
+        )
     )  # fmt: skip
 
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
-    problem, dtype = LinearRegression(**config["problem"]), DTYPES[config["dtype"]]
-    products, o = as_products(config["options"], dtype), config["optimizer"]
-    options = NewtonOptions(float(o["alpha"]), problem.radius, products)
+    problem, o = LinearRegression(**config["problem"]), config["optimizer"]
+    options = NewtonOptions(float(o["alpha"]), problem.radius, products_of(config))
     builder = PreconditionedBuilder(problem, options, float(o["lr"]), int(o["newton_steps"]))
-    entry, step = builder.entry(), builder.loop()
+    step = builder.loop()
     certificate = bilinear_certificate(options.scaled, options.leverage, 2 * problem.n_examples + 2)
     unit = unit_error(options, certificate.sup_error, problem.n_examples)
-    kept = ("construction", "problem", "optimizer", "options", "dtype")
-    program = Program(
-        config={key: config[key] for key in kept},
-        entry=entry,
-        step=step,
-        readout=builder.stack({"keep": builder.feed_forward().write("o", [("r", 1.0)]).layer()}, 1),
-        mask=StateMask(),
-        layout=builder.layout,
-        codec=PreconditionedCodec(problem, options, unit, [step.like], step),
-        certificate=certificate,
-        feed="replace",
-    )
-    return program.requires_grad_(False)
+    codec = PreconditionedCodec(problem, options, unit, [step.like], step)
+    return looped_program(config, builder, step, codec=codec, certificate=certificate)
 
 
 Program.builders[NAME] = build

@@ -21,6 +21,8 @@ from icgd.nn.stack import Sublayer
 from icgd.theory.looped import SINK, error_law, last_place, linearised
 
 GRID = {torch.float64: (1.4, 8.25), torch.float32: (1.4, 6.0)}
+ROOM = 16.0
+"""A spectral head costs no digits for a larger range: leave some."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,15 @@ class BilinearOptions:
     def ulp(self) -> float:
         """The unit in the sink score's last place: what other scores are rounded to."""
         return last_place(self.sink, torch.finfo(self.dtype).eps)
+
+    @property
+    def room(self) -> float:
+        """By how much a range may exceed what is expected without costing digits.
+
+        >>> BilinearOptions("spectral").room, BilinearOptions("sym").room
+        (16.0, 1.0)
+        """
+        return ROOM if self.mode == "spectral" else 1.0
 
     def scaled_for(self, usual: float) -> BilinearOptions:
         """The scale c that is best for numbers up to `usual`, also where heads are watched for a larger bound.

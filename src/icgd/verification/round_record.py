@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from icgd.verification.weight_arithmetic import worst
 
 
 @dataclass(frozen=True)
@@ -20,3 +23,10 @@ class RoundRecord:
     global_bound: float
     paper_bound: float
     near_kink: int
+
+
+def worst_record(rows: Sequence[RoundRecord]) -> RoundRecord:
+    """One round of several problems: the worst of every number, and all kinks."""
+    names = ("error", "round_error", "round_bound", "global_bound", "paper_bound")
+    columns = {name: worst(getattr(row, name) for row in rows) for name in names}
+    return RoundRecord(rows[0].round, near_kink=sum(row.near_kink for row in rows), **columns)

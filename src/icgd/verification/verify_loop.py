@@ -22,6 +22,7 @@ from icgd.program import Program, Run
 from icgd.program.progress import progress_reporter
 from icgd.reference.least_squares import newton_schulz
 from icgd.runtime.choose_executor import ExecutorName
+from icgd.verification.weight_arithmetic import worst
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -131,7 +132,7 @@ def verify_loop(
     errors = [r.error for r in records]
     grown = [b - a for a, b in zip([0.0, *errors], errors, strict=False)]
     return LoopCheck(
-        max_error=math.nan if any(map(math.isnan, errors)) else max(errors),
+        max_error=worst(errors),
         max_round_error=max(0.0, *grown),
         round_bound=max(exact.fresh),
         global_bound=exact.bounds[-1],

@@ -30,7 +30,8 @@ from icgd.verification.check_table import check_table
 from icgd.verification.global_bound import expansion
 from icgd.verification.probes import ProbeResult, run_probes
 from icgd.verification.round_bound import Arithmetic, round_bound
-from icgd.verification.round_record import RoundRecord as RoundRecord
+from icgd.verification.round_record import RoundRecord, worst_record
+from icgd.verification.weight_arithmetic import clone, distance, of_problem, together, worst
 
 
 @dataclass(frozen=True)
@@ -161,20 +162,10 @@ class _Judge:
     def after_round(self, weights: Weights) -> None:
         """Compare every problem's weights and keep the worst."""
         rows = [
-            lane.after_round(_problem(weights, i) if self._batched else _clone(weights))
+            lane.after_round(of_problem(weights, i) if self._batched else clone(weights))
             for i, lane in enumerate(self._lanes)
         ]
-        self.records.append(
-            RoundRecord(
-                round=len(self.records) + 1,
-                error=_worst(row.error for row in rows),
-                round_error=_worst(row.round_error for row in rows),
-                round_bound=_worst(row.round_bound for row in rows),
-                global_bound=_worst(row.global_bound for row in rows),
-                paper_bound=_worst(row.paper_bound for row in rows),
-                near_kink=sum(row.near_kink for row in rows),
-            )
-        )
+        self.records.append(worst_record(rows))
         # Every problem against its own bound, not the worst against the worst.
         self._within &= all(row.round_error <= row.round_bound for row in rows)
 
@@ -192,9 +183,9 @@ class _Judge:
         if stopped:
             notes.append(f"The run stopped after {len(records)} rounds: {stopped}")
         return Check(
-            max_error=_worst(r.error for r in records),
-            max_round_error=_worst(r.round_error for r in records),
-            round_bound=_worst(r.round_bound for r in records),
+            max_error=worst(r.error for r in records),
+            max_round_error=worst(r.round_error for r in records),
+            round_bound=worst(r.round_bound for r in records),
             global_bound=records[-1].global_bound if records else math.nan,
             paper_bound=records[-1].paper_bound if records else math.nan,
             passed=bool(run is not None and within and finite and sound),
@@ -203,7 +194,7 @@ class _Judge:
             probes=probes,
             grid=grid,
             run=run,
-            sgd_weights=_stack(sgd) if self._batched else sgd[0],
+            sgd_weights=together(sgd) if self._batched else sgd[0],
             notes=notes,
         )
 
@@ -247,7 +238,7 @@ class _Lane:
     def __init__(self, judge: _Judge, X: Tensor, Y: Tensor, init: Weights) -> None:
         self.X, self.Y = X, Y
         self._judge = judge
-        self._before = _clone(init)
+        self._before = clone(init)
         self._oracle: Iterator[Weights] = sgd_rounds(judge.spec, init, X, Y, judge.lr)
         self._round = 0
         self._global = 0.0
@@ -267,8 +258,8 @@ class _Lane:
         self._before = weights
         return RoundRecord(
             round=self._round,
-            error=_distance(weights, self.sgd),
-            round_error=_distance(weights, exact),
+            error=distance(weights, self.sgd),
+            round_error=distance(weights, exact),
             round_bound=local.bound,
             global_bound=self._global,
             paper_bound=paper_bound(self._round, self._eps),
@@ -306,39 +297,3 @@ def _printed_round_error(judge: _Judge, weights: Weights, x: Tensor, y: Tensor) 
         backward=max(backward[1:], default=0.0),
     )
     return round_error(spec.n_layers, errors)
-
-
-def _worst(values: Iterator[float] | Any) -> float:
-    """The maximum, with NaN counted as the worst of all."""
-    listed = [float(v) for v in values]
-    return math.nan if any(math.isnan(v) for v in listed) else max(listed, default=0.0)
-
-
-def _distance(a: Weights, b: Weights) -> float:
-    pairs = [
-        (p.double(), q.double())
-        for (W, c), (V, d) in zip(a, b, strict=True)
-        for p, q in ((W, V), (c, d))
-        if p is not None and q is not None
-    ]
-    return _worst(float((p - q).abs().max()) for p, q in pairs)
-
-
-def _clone(weights: Weights) -> Weights:
-    return [(W.clone(), None if b is None else b.clone()) for W, b in weights]
-
-
-def _problem(weights: Weights, i: int) -> Weights:
-    return [(W[i].clone(), None if b is None else b[i].clone()) for W, b in weights]
-
-
-def _stack(many: list[Weights]) -> Weights:
-    return [
-        (
-            torch.stack([weights[i][0] for weights in many]),
-            None
-            if many[0][i][1] is None
-            else torch.stack([b for weights in many if (b := weights[i][1]) is not None]),
-        )
-        for i in range(len(many[0]))
-    ]

@@ -24,11 +24,21 @@ from icgd.runtime.choose_executor import ExecutorName
 from icgd.runtime.watch import KinkReport
 from icgd.verification.curvature import sharpest
 from icgd.verification.forward_bound import ForwardBound
-from icgd.verification.round_record import RoundRecord
+from icgd.verification.round_record import RoundRecord, worst_record
 from icgd.verification.stack_bound import ReverseBound, StepBound
 from icgd.verification.stack_fits import check_stack_fits
 from icgd.verification.stack_probes import StackProbe, run_stack_probes
 from icgd.verification.stack_wiring import FitCheck
+from icgd.verification.weight_arithmetic import (
+    all_within,
+    clone,
+    distance,
+    euclidean,
+    largest,
+    of_problem,
+    together,
+    worst,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,11 +83,9 @@ class StackCheck:
             ("one step from the same weights", self.max_round_error, self.round_bound),
             ("whole run, global bound", self.rounds[-1].error if self.rounds else math.nan, self.global_bound),
         ]  # fmt: skip
-        worst = max(self.fits, key=lambda fit: (not fit.passed, fit.error))
+        part = max(self.fits, key=lambda fit: (not fit.passed, fit.error))
         rows += [(f"probe {p.name} ({p.executor})", p.error, p.bound) for p in self.probes]
-        rows.append(
-            (f"{len(self.fits)} stored parts, worst {worst.name}", worst.error, worst.bound)
-        )
+        rows.append((f"{len(self.fits)} stored parts, worst {part.name}", part.error, part.bound))
         return rows_table(self.passed, rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,10 +143,10 @@ def verify_stack(
 
         def on_step(done: int, weights: Weights) -> None:
             rows = [
-                lane.after_step(_problem(weights, i) if batched else _clone(weights))
+                lane.after_step(of_problem(weights, i) if batched else clone(weights))
                 for i, lane in enumerate(lanes)
             ]
-            records.append(_worst(rows))
+            records.append(worst_record(rows))
             if report is not None:
                 report(done, n_steps)
 
@@ -158,12 +166,12 @@ class _Lane:
     def __init__(
         self, program: Program, bound: StepBound, X: Tensor, Y: Tensor, init: Weights, n_steps: int
     ) -> None:
-        self.X, self.Y, self.gd = X, Y, _clone(init)
+        self.X, self.Y, self.gd = X, Y, clone(init)
         self.spec, self.bound = network_spec(program), bound
         optimizer = program.config["optimizer"]
         self.lr, self.box = float(optimizer["lr"]), optimizer["box"]
         self._oracle: Iterator[Weights] = network_gd_steps(self.spec, init, X, Y, self.lr, self.box)
-        self._before = _clone(init)
+        self._before = clone(init)
         self._spread: Weights | None = None
         self._global = 0.0
         self._looks = {round(k * n_steps / CURVATURES) for k in range(CURVATURES)}
@@ -181,12 +189,12 @@ class _Lane:
         local = self.bound(before, self.X, self.Y)
         kinks = self.bound.kinks
         self._widen(before)
-        off = _distance(weights, exact)
-        self._theorem = (1 + self.lr * self._curvature) * self._theorem + _norm(weights, exact)
+        off = distance(weights, exact)
+        self._theorem = (1 + self.lr * self._curvature) * self._theorem + euclidean(weights, exact)
         self._before = weights
-        self.within &= _below(weights, exact, local)
+        self.within &= all_within(weights, exact, local)
         return RoundRecord(
-            self._step, _distance(weights, self.gd), off, _largest(local), self._global, self._theorem, kinks,
+            self._step, distance(weights, self.gd), off, largest(local), self._global, self._theorem, kinks,
         )  # fmt: skip
 
     def _widen(self, before: Weights) -> None:
@@ -195,7 +203,7 @@ class _Lane:
             self._global = math.inf
             return
         self._spread = self.bound(before, self.X, self.Y, self._spread)
-        self._global = _largest(self._spread)
+        self._global = largest(self._spread)
 
 
 def _verdict(
@@ -218,7 +226,7 @@ def _verdict(
             f"The certificate of {program.certificate.name} was measured on a grid, not proven: bounds that "
             "use it are estimates."
         )
-    size = max(_largest(lane.gd) for lane in lanes)
+    size = max(largest(lane.gd) for lane in lanes)
     vacuous = [r.round for r in records if not r.global_bound <= size]
     if vacuous:
         notes.append(
@@ -240,9 +248,9 @@ def _verdict(
     passed &= _all_passed(fits, probes)
     gd = [lane.gd for lane in lanes]
     return StackCheck(
-        max_error=_most(r.error for r in records),
-        max_round_error=_most(r.round_error for r in records),
-        round_bound=_most(r.round_bound for r in records),
+        max_error=worst(r.error for r in records),
+        max_round_error=worst(r.round_error for r in records),
+        round_bound=worst(r.round_bound for r in records),
         global_bound=records[-1].global_bound if records else math.nan,
         paper_bound=records[-1].paper_bound if records else math.nan,
         passed=passed,
@@ -250,7 +258,7 @@ def _verdict(
         rounds=records,
         probes=probes,
         run=run,
-        sgd_weights=_stack(gd) if batched else gd[0],
+        sgd_weights=together(gd) if batched else gd[0],
         fits=fits,
         notes=notes,
     )
@@ -258,61 +266,3 @@ def _verdict(
 
 def _all_passed(fits: list[FitCheck], probes: list[StackProbe]) -> bool:
     return all(fit.passed for fit in fits) and all(probe.passed for probe in probes)
-
-
-def _worst(rows: list[RoundRecord]) -> RoundRecord:
-    columns = {name: _most(getattr(r, name) for r in rows) for name in (
-        "error", "round_error", "round_bound", "global_bound", "paper_bound",
-    )}  # fmt: skip
-    return RoundRecord(rows[0].round, near_kink=sum(r.near_kink for r in rows), **columns)
-
-
-# -- arithmetic of weights ------------------------------------------------------------------------
-
-
-def _parts(*many: Weights) -> Iterator[tuple[Tensor, ...]]:
-    for pairs in zip(*many, strict=True):
-        yield tuple(W.double() for W, _ in pairs)
-        if pairs[0][1] is not None:
-            yield tuple(b.double() for _, b in pairs if b is not None)
-
-
-def _distance(a: Weights, b: Weights) -> float:
-    return _most(float((p - q).abs().max()) for p, q in _parts(a, b))
-
-
-def _norm(a: Weights, b: Weights) -> float:
-    return math.sqrt(sum(float((p - q).square().sum()) for p, q in _parts(a, b)))
-
-
-def _below(a: Weights, b: Weights, bound: Weights) -> bool:
-    return all(bool(((p - q).abs() <= e).all()) for p, q, e in _parts(a, b, bound))
-
-
-def _largest(weights: Weights) -> float:
-    return _most(float(p.abs().max()) for (p,) in _parts(weights))
-
-
-def _most(values: Iterator[float]) -> float:
-    """The maximum, with NaN counted as the worst of all."""
-    listed = [float(v) for v in values]
-    return math.nan if any(math.isnan(v) for v in listed) else max(listed, default=0.0)
-
-
-def _clone(weights: Weights) -> Weights:
-    return [(W.clone(), None if b is None else b.clone()) for W, b in weights]
-
-
-def _problem(weights: Weights, i: int) -> Weights:
-    return [(W[i].clone(), None if b is None else b[i].clone()) for W, b in weights]
-
-
-def _stack(many: list[Weights]) -> Weights:
-    return [
-        (
-            torch.stack([weights[j][0] for weights in many]),
-            None if many[0][j][1] is None
-            else torch.stack([b for weights in many if (b := weights[j][1]) is not None]),
-        )
-        for j in range(len(many[0]))
-    ]  # fmt: skip

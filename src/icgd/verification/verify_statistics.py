@@ -21,6 +21,7 @@ from icgd.runtime.choose_executor import ExecutorName
 from icgd.theory.statistics import lasso_bound, strongly_convex_bound
 from icgd.verification.statistics_bound import StepBound, statistics_codec, step_bound
 from icgd.verification.statistics_probes import StatisticsProbe, run_statistics_probes
+from icgd.verification.weight_arithmetic import worst
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,9 @@ def _verdict(
     ]
     gd = [lane.gd for lane in lanes]
     return StatisticsCheck(
-        max_error=_largest([r.error for r in records]),
-        max_round_error=_largest([r.step_error for r in records]),
-        round_bound=_largest([r.step_bound for r in records]),
+        max_error=worst(r.error for r in records),
+        max_round_error=worst(r.step_error for r in records),
+        round_bound=worst(r.step_bound for r in records),
         global_bound=last.global_bound if last else math.nan,
         paper_bound=last.theorem if last else math.nan,
         distance=last.distance if last else math.nan,
@@ -320,10 +321,6 @@ class _Lane:
         return strongly_convex_bound(t, self._eps, 1 / (self.lr * c.alpha), c.B_w)
 
 
-def _largest(values: list[float]) -> float:
-    return math.nan if any(math.isnan(v) for v in values) else max(values, default=0.0)
-
-
 def _worst(rows: list[StepRecord]) -> StepRecord:
     if len(rows) == 1:
         return rows[0]
@@ -336,7 +333,7 @@ def _worst(rows: list[StepRecord]) -> StepRecord:
         "theorem",
         "objective",
     )
-    return StepRecord(rows[0].step, *(_largest([getattr(r, name) for r in rows]) for name in names))
+    return StepRecord(rows[0].step, *(worst(getattr(r, name) for r in rows) for name in names))
 
 
 def _table(check: StatisticsCheck) -> Table:
