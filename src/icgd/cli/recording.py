@@ -33,6 +33,13 @@ def recorded(
     )  # fmt: skip
 
 
+def summary(trace: icgd.Trace | None) -> dict[str, Any]:
+    """What a result says of its recording."""
+    if trace is None:
+        return {}
+    return {"trace": {"rounds": trace.n_rounds, "rounds_in_detail": len(trace.rounds)}}
+
+
 def add_trace(trace: icgd.Trace, directory: Path) -> None:
     """trace.json and viewer.html."""
     from icgd.viewer import write_page

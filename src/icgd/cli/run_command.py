@@ -17,7 +17,7 @@ import icgd
 from icgd.cli.curves import error_curve, loss_curve, mean_loss
 from icgd.cli.data import Array, Table, chosen_targets, load_example, make_table, read_csv
 from icgd.cli.output import as_json, check_directory, finite, staged
-from icgd.cli.recording import DROPPED, add_trace, recorded
+from icgd.cli.recording import DROPPED, add_trace, recorded, summary
 from icgd.cli.settings import Settings, hidden_widths
 from icgd.constructions.compile import DTYPES
 from icgd.errors import AssumptionViolated
@@ -250,6 +250,7 @@ def write_result(
 
     from icgd.report import write_report
 
+    result.update(summary(trace))
     scales = {"features": table.features.to_dict(), "targets": table.targets.to_dict()}
     full = {**result, "standardization": finite(scales)}
     with staged(out) as directory:

@@ -59,12 +59,15 @@ def title_of(config: Any) -> str:
     >>> problem = {"widths": [1, 8, 1], "activation": "relu"}
     >>> optimizer = {"name": "SGD", "lr": 0.05}
     >>> title_of({"construction": "softmax_cot_network", "problem": problem, "optimizer": optimizer})
-    'one frozen softmax layer, applied again and again, trains a relu network 1-8-1 by SGD (lr 0.05)'
+    'one frozen softmax layer, applied again and again, trains a ReLU network 1-8-1 by SGD (lr 0.05)'
     """
     problem, optimizer = config["problem"], config["optimizer"]
     if "widths" in problem:
         widths = "-".join(str(width) for width in problem["widths"])
-        what = f"a {problem['activation']} network {widths}"
+        activation = {"relu": "ReLU", "gelu": "GELU"}.get(
+            problem["activation"], problem["activation"]
+        )
+        what = f"a {activation} network {widths}"
     elif "loss" in problem:
         penalty = {"l1": ", lasso penalty", "l2": ", ridge penalty"}.get(problem["penalty"], "")
         what = (
@@ -72,7 +75,7 @@ def title_of(config: Any) -> str:
         )
     else:
         what = f"a regression of {problem['n_features']} features"
-    lr = f" (lr {optimizer['lr']:g})" if "lr" in optimizer else ""
+    lr = f" (lr {optimizer['lr']:.3g})" if "lr" in optimizer else ""
     mechanism = MECHANISMS.get(config["construction"], LOOP)
     return f"{mechanism} {what} by {optimizer['name']}{lr}"
 

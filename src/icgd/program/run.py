@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from icgd.program.program import Program
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """The result of `program.run`.
 
@@ -38,6 +38,13 @@ class Run:
     prediction: Tensor | None = None
     history: list[Any] | None = None
     trace: list[TraceEntry] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        kink = f", {self.near_kink.count} near a kink" if self.near_kink.count else ""
+        return (
+            f"Run({self.program.config['construction']}, {self.cost.rounds:,} rounds, range_use="
+            f"{self.range_use:.3g}{kink}, executor={self.executor!r})"
+        )
 
     def predict(self, X_new: Any) -> Tensor:
         """The frozen transformer's own predictions with the final weights, one per row."""

@@ -22,6 +22,7 @@ from icgd.program import Program, Run
 from icgd.program.progress import progress_reporter
 from icgd.reference.least_squares import newton_schulz
 from icgd.runtime.choose_executor import ExecutorName
+from icgd.verification.check_table import ShortCheck
 from icgd.verification.weight_arithmetic import worst
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class LoopRecord:
     global_bound: float
 
 
-@dataclass(frozen=True)
-class LoopCheck:
+@dataclass(frozen=True, repr=False)
+class LoopCheck(ShortCheck):
     """The verdict on a looped program.
 
     max_error     largest |w - w_exact| after any loop, both started at 0

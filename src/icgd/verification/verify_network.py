@@ -26,7 +26,7 @@ from icgd.theory.spectral import (
     pairwise_error_polynomial,
 )
 from icgd.verification.certify import GridCheck, check_grid
-from icgd.verification.check_table import check_table
+from icgd.verification.check_table import ShortCheck, check_table
 from icgd.verification.global_bound import expansion
 from icgd.verification.probes import ProbeResult, run_probes
 from icgd.verification.round_bound import Arithmetic, round_bound
@@ -34,8 +34,8 @@ from icgd.verification.round_record import RoundRecord, worst_record
 from icgd.verification.weight_arithmetic import clone, distance, of_problem, together, worst
 
 
-@dataclass(frozen=True)
-class Check:
+@dataclass(frozen=True, repr=False)
+class Check(ShortCheck):
     """The verdict of `icgd.verify`.
 
     max_error        largest |W - W_sgd| in any round, against torch.optim.SGD from the same start

@@ -22,6 +22,7 @@ from icgd.program.progress import progress_reporter
 from icgd.reference.network_gd import network_gd_step, network_gd_steps
 from icgd.runtime.choose_executor import ExecutorName
 from icgd.runtime.watch import KinkReport
+from icgd.verification.check_table import ShortCheck
 from icgd.verification.curvature import sharpest
 from icgd.verification.forward_bound import ForwardBound
 from icgd.verification.round_record import RoundRecord, worst_record
@@ -49,8 +50,8 @@ CURVATURES = 6
 """States at which the largest curvature is looked at, for the corollary's bound."""
 
 
-@dataclass(frozen=True)
-class StackCheck:
+@dataclass(frozen=True, repr=False)
+class StackCheck(ShortCheck):
     """The verdict on a stack.
 
     max_error        largest |w - w_gd| at any step, against autograd and torch.optim from the same w
@@ -79,9 +80,10 @@ class StackCheck:
         """The verdict for the terminal."""
         from icgd.verification.check_table import rows_table
 
+        final = self.rounds[-1].error if self.rounds else math.nan
         rows = [
             ("one step from the same weights", self.max_round_error, self.round_bound),
-            ("whole run, global bound", self.rounds[-1].error if self.rounds else math.nan, self.global_bound),
+            ("end of the run, global bound", final, self.global_bound),
         ]  # fmt: skip
         part = max(self.fits, key=lambda fit: (not fit.passed, fit.error))
         rows += [(f"probe {p.name} ({p.executor})", p.error, p.bound) for p in self.probes]

@@ -19,6 +19,7 @@ from icgd.program.progress import progress_reporter
 from icgd.reference import gd_step, gd_steps, minimiser
 from icgd.runtime.choose_executor import ExecutorName
 from icgd.theory.statistics import lasso_bound, strongly_convex_bound
+from icgd.verification.check_table import ShortCheck
 from icgd.verification.statistics_bound import StepBound, statistics_codec, step_bound
 from icgd.verification.statistics_probes import StatisticsProbe, run_statistics_probes
 from icgd.verification.weight_arithmetic import worst
@@ -67,8 +68,8 @@ class Constants:
     C0: float
 
 
-@dataclass(frozen=True)
-class StatisticsCheck:
+@dataclass(frozen=True, repr=False)
+class StatisticsCheck(ShortCheck):
     """The verdict on a linear model's program.
 
     max_error        largest |w - w_gd| at any step, against autograd and torch.optim from the same w

@@ -88,7 +88,9 @@ export function createBump() {
     drawTilt({ change: sortedChange, xs, half, at, width, axis: () => axis(width, x, ticks) });
     const how = recomputed ? "recomputed: softmax(asked · linear + offset)" : "as recorded";
     const what = `Attention weights over ${levels.length} grid tokens`;
-    setText(caption, `${what}, ${how}; together they read ${short(read, 6)}.`);
+    // A reader looks for a peak that moves; it is the mean that does.
+    const wide = levels.length > 8 ? " The bump is wide on purpose: its mean is the number, not its peak." : "";
+    setText(caption, `${what}, ${how}; together they read ${short(read, 6)}.${wide}`);
     caption.dataset.recomputed = recomputed ? "1" : "0";
   }
 
