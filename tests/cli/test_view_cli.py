@@ -67,7 +67,7 @@ def test_bad_traces_and_options_are_one_line(run, tmp_path):
     one_line(call("view", run, "--port", 70000), "--port", "65535")
     one_line(call("view", run, "--port", 80, "--html", tmp_path / "v.html"), "--port", "left out")
     one_line(call("view", run, "--html", tmp_path / "no" / "v.html"), "--html")
-    one_line(call("view", run, "--html", run / "trace.json"), "another file")
+    one_line(call("view", run, "--html", run / "trace.json"), "end in .html")
     assert not (tmp_path / "v.html").exists()
 
 
@@ -135,3 +135,26 @@ def test_a_budget_needs_a_trace_and_a_size(tmp_path):
         "left out without --trace",
     )
     assert not (tmp_path / "o").exists()
+
+
+def test_a_recording_that_fails_takes_nothing_else_with_it(tmp_path):
+    (tmp_path / "d.csv").write_text(DATA)
+    out = tmp_path / "out"
+    asked = (
+        "run",
+        tmp_path / "d.csv",
+        "--target",
+        "y",
+        "--epochs",
+        "1",
+        "--widths",
+        "3",
+        "--out",
+        out,
+    )
+    done = call(*asked, "--trace", "--trace-budget", "0.02")
+    assert done.exit_code == 2
+    assert "--trace-budget" in done.output.splitlines()[-1]
+    assert "other results are kept" in done.output.splitlines()[-1]
+    assert (out / "result.json").is_file()
+    assert not (out / "trace.json").exists()

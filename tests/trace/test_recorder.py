@@ -218,6 +218,100 @@ def test_the_budget_is_kept_and_used(budget, tmp_path):
         assert len(trace.rounds) == 300
 
 
+@pytest.mark.parametrize("name", ["loop", "linear_attention", "lasso", "newton"])
+@pytest.mark.parametrize("budget", [0.2, 0.6])
+def test_rounds_kept_are_spread_to_the_end(name, budget, tmp_path):
+    """Whatever the program: within the budget, most of it used, and no long stretch left out."""
+    run, n = case(name), 1500
+    trace = icgd.record_trace(run.program, run.X, run.Y, steps=n, budget_mb=budget)
+    trace.save(tmp_path / "trace.json")
+    size = (tmp_path / "trace.json").stat().st_size
+    assert size <= budget * 1e6
+    assert size >= 0.4 * budget * 1e6 or len(trace.rounds) == n
+    assert trace.rounds[-1] == n
+    assert np.diff(trace.rounds).max() <= n / 10
+
+
+def test_rounds_asked_for_must_fit():
+    run = case("network")
+    with pytest.raises(icgd.InvalidParameter, match=r"budget_mb.*hold the rounds asked for"):
+        icgd.record_trace(
+            run.program, run.X, run.Y, **run.options, rounds=range(1, 13), budget_mb=0.08
+        )
+
+
+def test_a_run_that_is_interrupted_leaves_its_finished_rounds(tmp_path):
+    """What was recorded until then can be saved and read."""
+    run, recorder = case("network"), icgd.Recorder(exact=_Interrupting(5))
+    with pytest.raises(KeyboardInterrupt):
+        run.run(record=recorder)
+    trace = recorder.trace()
+    trace.save(tmp_path / "t.json")
+    assert icgd.Trace.load(tmp_path / "t.json") == trace
+    assert trace.n_rounds == 4
+    assert "The run stopped after 4 of 12 rounds." in trace.notes
+
+
+def test_a_run_that_leaves_its_range_can_be_looked_at(tmp_path):
+    net, recorder = icgd.Network((2, 4, 1)), icgd.Recorder()
+    program, X = icgd.compile(net, icgd.SGD(lr=3.0)), 10 * case("network").X
+    with pytest.raises(icgd.AssumptionViolated):
+        program.run(X, X[:, :1], init=net.init(seed=0), record=recorder)
+    recorder.trace().save(tmp_path / "t.json")
+    assert icgd.Trace.load(tmp_path / "t.json").rounds
+
+
+class _Interrupting:
+    """Stands for Ctrl-C in the middle of a round."""
+
+    loss_title = "loss"
+
+    def __init__(self, round_):
+        self.last, self.now = round_, 0
+
+    def begin_round(self, round_):
+        self.now = round_
+
+    def block(self, step):
+        if self.now == self.last and step.kind == "y":
+            raise KeyboardInterrupt
+        return {}
+
+    def numbers(self, weights):
+        from icgd.runtime.recorder import RoundNumbers
+
+        return RoundNumbers()
+
+
+def test_what_the_layer_failed_to_write_is_away():
+    """A gate removed: the slot is zero, and its distance to the exact value is told, not hidden."""
+    run = case("network")
+    broken = icgd.compile(run.problem, icgd.SGD(lr=run.lr))
+    del broken.step.pre.parts["x:top/weight>weight_forward"]
+    trace = icgd.record_trace(broken, run.X, run.Y, **run.options)
+    numbers = trace.numbers()
+    first = trace.blocks[trace.steps[0].writes]
+    weight = run.options["init"][0][0].numpy()
+    assert np.allclose(numbers(first.away["weight"]), -weight)
+    assert not np.any(numbers(first.slots["weight"]))
+
+
+def test_large_differences_are_told_in_full():
+    """Nearest-token heads are far off: value minus difference is still the exact value."""
+    X, y = case("ridge").X, case("ridge").Y
+    problem = icgd.Ridge(2, 0.1)
+    program = icgd.compile(problem, icgd.GD(0.1), temperature="hard", n_grid=64, radius=8.0)
+    trace = icgd.record_trace(program, X, y, steps=3)
+    numbers = trace.numbers()
+    from icgd.reference import gd_steps
+
+    path = gd_steps(problem, torch.zeros(2, dtype=torch.float64), X, y, 0.1)
+    for step in trace.steps:
+        block = trace.blocks[step.writes]
+        told = numbers(block.slots["weight"]) - numbers(block.away["weight"])
+        assert np.abs(told - next(path).numpy()).max() < 1e-15
+
+
 def test_rounds_apart_are_complete():
     """A round recorded alone shows the blocks it read, with every slot the round before wrote."""
     run = case("network")
@@ -251,12 +345,24 @@ def test_a_budget_too_small_for_two_rounds_is_refused():
         ({"rounds": [0]}, "rounds"),
         ({"rounds": []}, "rounds"),
         ({"rounds": [10_000]}, "rounds"),
+        ({"rounds": 5}, "rounds"),
+        ({"rounds": ["a"]}, "rounds"),
+        ({"which": [-1]}, "which"),
+        ({"which": 5}, "which"),
+        ({"heads": 1.5}, "heads"),
+        ({"tokens": 2.5}, "tokens"),
+        ({"budget_mb": "a"}, "budget_mb"),
     ],
 )
 def test_bad_options_are_refused(options, message):
     run = case("network")
     with pytest.raises(icgd.InvalidParameter, match=message):
         run.run(record=icgd.Recorder(**options))
+
+
+def test_the_class_is_no_recorder():
+    with pytest.raises(icgd.InvalidParameter, match=r"icgd\.Recorder"):
+        case("network").run(record=icgd.Recorder)
 
 
 def test_nothing_recorded_is_said():

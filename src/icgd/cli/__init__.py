@@ -1,4 +1,4 @@
-"""The command line: `icgd run`, `verify`, `view`, `report`, `bench`, `cost`.
+"""The command line: `icgd run`, `verify`, `view`, `report`, `bench`, `cost`, `train`, `eval`, `sweep`.
 
 Only typer is imported here; everything heavy is imported inside the commands, so that help is
 instant.
@@ -14,6 +14,7 @@ import typer
 from icgd.cli.cost_command import cost
 from icgd.cli.guard import FAILED, INTERRUPTED, OneLineGroup, leave, one_line_errors
 from icgd.cli.report_command import report
+from icgd.cli.train_command import bench_train, evaluate, sweep, train
 from icgd.cli.view_command import view
 
 app = typer.Typer(
@@ -363,9 +364,13 @@ def bench_statistics(
         job(json)
 
 
+bench.command("train")(bench_train)
 app.command()(view)
 app.command()(report)
 app.command()(cost)
+app.command()(train)
+app.command("eval")(evaluate)
+app.command()(sweep)
 
 
 def main() -> None:

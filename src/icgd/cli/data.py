@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,6 +50,8 @@ class Table:
     features: Scale
     targets: Scale
     notes: tuple[str, ...] = ()
+    digest: str = ""
+    """Of names and numbers as they were read: equal for equal tables, whatever their file is called."""
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -197,7 +201,13 @@ def make_table(
     Y, y_scale = _columns(
         frame, list(targets), standardize if standardize_target is None else standardize_target
     )
-    return Table(X, Y, x_scale, y_scale, tuple(_notes(Y, targets)))
+    return Table(X, Y, x_scale, y_scale, tuple(_notes(Y, targets)), _digest(frame, targets))
+
+
+def _digest(frame: pd.DataFrame, targets: Sequence[str]) -> str:
+    seen = hashlib.sha256(json.dumps([[str(c) for c in frame.columns], list(targets)]).encode())
+    seen.update(np.ascontiguousarray(frame.to_numpy(dtype=np.float64)).tobytes())
+    return seen.hexdigest()[:16]
 
 
 def _notes(Y: Array, targets: Sequence[str]) -> Iterator[str]:

@@ -27,10 +27,20 @@ def recorded(
     import icgd
 
     typer.echo("recording the run once more for the viewer", err=True)
-    return icgd.record_trace(
-        program, X, Y, executor=settings.executor,  # type: ignore[arg-type]
-        progress=True, budget_mb=settings.trace_budget or BUDGET, **how,
-    )  # fmt: skip
+    try:
+        return icgd.record_trace(
+            program, X, Y, executor=settings.executor,  # type: ignore[arg-type]
+            progress=True, budget_mb=settings.trace_budget or BUDGET, **how,
+        )  # fmt: skip
+    except icgd.InvalidParameter as refused:
+        if refused.name != "budget_mb":
+            raise
+        raise icgd.InvalidParameter(
+            "--trace-budget",
+            refused.value,
+            refused.must,
+            remedy="Raise it; the other results are kept.",
+        ) from refused
 
 
 def summary(trace: icgd.Trace | None) -> dict[str, Any]:

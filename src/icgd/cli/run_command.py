@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -79,10 +79,6 @@ def run(settings: Settings) -> dict[str, Any]:
     program = compiled(settings, network)
     with fitting_threads(network):
         measured, weights = _train(settings, program, network, table)
-        trace = recorded(
-            settings, program, table.X, table.Y,
-            init=network.init(seed=settings.seed, dtype=program.dtype), **rounds_of(settings),
-        )  # fmt: skip
     result = finite(
         {
             **measured,
@@ -90,7 +86,13 @@ def run(settings: Settings) -> dict[str, Any]:
             "versions": versions(),
         }
     )
-    write_result(settings.out, result, named_weights(weights), table, trace)
+    init = network.init(seed=settings.seed, dtype=program.dtype)
+
+    def record() -> icgd.Trace | None:
+        with fitting_threads(network):
+            return recorded(settings, program, table.X, table.Y, init=init, **rounds_of(settings))
+
+    write_result(settings.out, result, named_weights(weights), table, record)
     return result
 
 
@@ -209,6 +211,7 @@ def configuration(settings: Settings, program: Program, table: Table) -> dict[st
     """All that is needed to do the same run again, defaults filled in."""
     return {
         "data": str(settings.data) if settings.data else f"example:{settings.example}",
+        "table": table.digest,
         "rows": len(table.X),
         "features": list(table.features.names),
         "targets": list(table.targets.names),
@@ -243,9 +246,24 @@ def named_weights(weights: Weights) -> dict[str, torch.Tensor]:
 
 def write_result(
     out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table,
+    record: Callable[[], icgd.Trace | None],
+) -> None:  # fmt: skip
+    """result.json, weights.safetensors, the report and a recording, all or nothing.
+
+    A recording that fails or is interrupted takes nothing else with it.
+    """
+    try:
+        trace = record()
+    except BaseException:
+        _write(out, result, tensors, table, None)
+        raise
+    _write(out, result, tensors, table, trace)
+
+
+def _write(
+    out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table,
     trace: icgd.Trace | None,
 ) -> None:  # fmt: skip
-    """result.json, weights.safetensors, the report and what was recorded, all or nothing."""
     from safetensors.torch import save_file
 
     from icgd.report import write_report

@@ -60,6 +60,7 @@ def run_linear(settings: Settings) -> dict[str, Any]:
             "seconds": time.perf_counter() - started,
             "config": {
                 "data": str(settings.data) if settings.data else f"example:{settings.example}",
+                "table": table.digest,
                 "rows": len(X),
                 "features": list(table.features.names),
                 "target": table.targets.names[0],
@@ -81,8 +82,10 @@ def run_linear(settings: Settings) -> dict[str, Any]:
             "standardise the data."
         )
     weight = paths[f"{chosen}_transformer"][-1]
-    trace = recorded(settings, program, X, y, steps=settings.steps or STEPS[chosen])
-    write_result(settings.out, result, {"weight": weight.contiguous()}, table, trace)
+    write_result(
+        settings.out, result, {"weight": weight.contiguous()}, table,
+        lambda: recorded(settings, program, X, y, steps=settings.steps or STEPS[chosen]),
+    )  # fmt: skip
     return result
 
 

@@ -80,6 +80,7 @@ def run_model(settings: Settings) -> dict[str, Any]:
             "seconds": time.perf_counter() - started,
             "config": {
                 "data": str(settings.data) if settings.data else f"example:{settings.example}",
+                "table": table.digest,
                 "rows": len(X),
                 "features": list(table.features.names),
                 "target": table.targets.names[0],
@@ -94,8 +95,10 @@ def run_model(settings: Settings) -> dict[str, Any]:
         }
     )  # fmt: skip
     assert check.run is not None
-    trace = recorded(settings, program, X, y, steps=steps)
-    write_result(settings.out, result, {"weight": check.run.weights.contiguous()}, table, trace)
+    write_result(
+        settings.out, result, {"weight": check.run.weights.contiguous()}, table,
+        lambda: recorded(settings, program, X, y, steps=steps),
+    )  # fmt: skip
     return result
 
 

@@ -49,9 +49,11 @@ def view(
         if html is not None:
             if port:
                 raise InvalidParameter("--port", port, "be left out with --html")
+            if html.suffix.lower() not in (".html", ".htm"):
+                raise InvalidParameter(
+                    "--html", str(html), "end in .html", remedy="Other files are left alone."
+                )
             check_file_in_place("--html", html)
-            if html.resolve() == trace.resolve():
-                raise InvalidParameter("--html", str(html), "be another file than the trace")
             from icgd.viewer import write_page
 
             write_page(trace, html)

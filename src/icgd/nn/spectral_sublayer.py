@@ -115,8 +115,8 @@ class SpectralSublayer(Sublayer):
         slot = f"{self.label}, token {asking + 1} asks"
         return [
             HeadView(
-                "products", self.label, "tokens", s[rows, shown], rows, None, read[rows, shown],
-                self.radius,
+                "products", self.label, "tokens", s[rows, shown], rows, read[rows, shown],
+                radius=self.radius,
             ),
             HeadView(
                 "grid", slot, "grid", s[asking], heads, read[asking],

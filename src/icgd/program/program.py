@@ -117,7 +117,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         watch     False: heads may be asked anything, also outside their certified range
         """
         known = record in (None, "weights", "trace") or isinstance(record, Recorder)
-        if not (callable(record) or known):
+        if isinstance(record, type) or not (callable(record) or known):
             raise InvalidParameter(
                 "record", record, "be None, 'weights', 'trace', an icgd.Recorder or a function"
             )

@@ -73,6 +73,12 @@ def title_of(config: Any) -> str:
         what = (
             f"a linear model of {problem['n_features']} features, {problem['loss']} loss{penalty}"
         )
+    elif "order" in problem:
+        what = (
+            f"a series of {problem['n_features']} numbers, each from the {problem['order']} before,"
+        )
+    elif "n_chains" in problem:
+        what = f"chains of {problem['n_layers']} steps through {problem['n_features']} numbers"
     else:
         what = f"a regression of {problem['n_features']} features"
     lr = f" (lr {optimizer['lr']:.3g})" if "lr" in optimizer else ""

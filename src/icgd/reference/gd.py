@@ -69,7 +69,7 @@ def minimiser(problem: LinearModel, X: Tensor, y: Tensor, *, steps: int = 200) -
             )
         try:
             move = torch.linalg.solve(hessian, grad)
-        except torch.linalg.LinAlgError:
+        except RuntimeError:  # torch's LinAlgError
             break  # flat in some direction: the iterates run away
         if float(move.norm()) <= 1e-8 * max(1e-8, float(w.norm())):
             # Newton's method squares its error: after this move nothing but rounding is left.

@@ -98,7 +98,9 @@ def summary(runs: Sequence[Run]) -> list[Row]:
     changed = [
         row
         for row in settings(runs)
-        if row.differs and NONE not in row.cells and row.name not in ("data", "rows", "model")
+        if row.differs
+        and NONE not in row.cells
+        and row.name not in ("data", "rows", "table", "model")
     ]
     return [verdict, *rows, *changed]
 

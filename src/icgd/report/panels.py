@@ -28,9 +28,12 @@ def family(run: Run) -> str:
 def data_key(run: Run) -> Hashable:
     """Equal for runs on the same rows, as far as a result tells.
 
-    Means and scales of the columns tell tables apart better than the names of files do.
+    The digest of the table does; of older results, means and scales of the columns tell tables apart
+    better than the names of files do.
     """
     config, scales = run.config, run.result.get("standardization")
+    if config.get("table"):
+        return json.dumps([config["table"], bool(config.get("standardize"))])
     known = bool(config.get("standardize")) and bool(scales)
     names = {key: config.get(key) for key in ("rows", "features", "standardize")}
     target = config.get("targets", [config.get("target")])

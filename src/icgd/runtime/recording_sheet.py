@@ -16,6 +16,9 @@ from icgd.nn.views import HeadView, Interest, StageView
 from icgd.runtime.blocks import Block
 from icgd.trace.arrays import ArrayStore, PoolName
 
+SMALL = 2.0**-29
+"""Share of a value up to which a difference in 32 bits loses less than the value's own rounding."""
+
 
 class Sheet:
     """Entries of a trace in the making, and how large they are.
@@ -30,18 +33,18 @@ class Sheet:
         self.steps: list[dict[str, Any]] = []
         self.store = ArrayStore()
         self._each = {slot.name for slot in layout if slot.each}
-        self._text, self._ratio = 0, 4 / 3  # of base64, until what is held was compressed once
+        self._text, self.ratio = 0, 4 / 3  # of base64, until what is held was compressed once
 
     @property
     def size(self) -> float:
         """Characters of the file so far, about."""
-        return self.store.raw_size * self._ratio + self._text
+        return self.store.raw_size * self.ratio + self._text
 
     def measure(self) -> float:
         """See how well the numbers compress, with a little room for those to come; by what size changed."""
         before = self.size
         encoded = sum(len(pool["data"]) for pool in self.store.pools().values())
-        self._ratio = 1.05 * encoded / max(1, self.store.raw_size)
+        self.ratio = 1.05 * encoded / max(1, self.store.raw_size)
         return self.size / before
 
     def put_block(
@@ -57,12 +60,16 @@ class Sheet:
                     tokens = max(tokens, value.shape[0])
                 if not bool(value.any()) and slot.name not in exact:
                     continue
+            elif slot.name in exact:
+                # The layer wrote nothing here, or a constant: it is as far from exact as it is.
+                value = torch.full(exact[slot.name].shape, value, dtype=torch.float64)
             elif value == 0.0:
                 continue
             slots[slot.name] = self._value(value, each=slot.each)
             if slot.name in exact and isinstance(value, Tensor):
                 difference = value.double() - _fitted(exact[slot.name], value, each=slot.each)
-                away[slot.name] = self._value(difference, each=slot.each, pool="f4")
+                pool = _pool_for(difference, value)
+                away[slot.name] = self._value(difference, each=slot.each, pool=pool)
         self.blocks.append(
             {
                 "kind": address[0], "layer": address[1], "round": round_, "origin": origin,
@@ -130,6 +137,13 @@ class Sheet:
 def _length(entry: Any) -> int:
     """Characters of an entry in the file, about."""
     return len(json.dumps(entry, separators=(",", ":")))
+
+
+def _pool_for(difference: Tensor, value: Tensor) -> PoolName:
+    """32 bits hold a difference if what they lose of it is below the last bit of the value."""
+    size = float(value.abs().max()) if value.numel() else 0.0
+    apart = difference[~difference.isnan()].abs()
+    return "f4" if not apart.numel() or float(apart.max()) <= SMALL * size else "f8"
 
 
 def _fitted(exact: Tensor, like: Tensor, *, each: bool) -> Tensor:

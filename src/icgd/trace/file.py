@@ -23,7 +23,9 @@ REMEDY = "Record it again: icgd run ... --trace."
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """One line of strict JSON, or nothing."""
+    """One line of strict JSON, or nothing; never what could not be read again."""
+    for complaint in complaints(trace):
+        raise InvalidFile(f"The trace for {path} contradicts itself: {complaint}.")
     text = json.dumps(
         {"format": FORMAT, **trace.model_dump(exclude_defaults=True)},
         separators=(",", ":"),

@@ -139,7 +139,8 @@ class HeadsEntry(_Model):
                    over the first n tokens
     over "units":  asked (len(heads), n): numbers that heads of a family, one column each, ask in the
                    tokens listed; no weights
-    read           what came back: one number per head (grid), or one per entry of asked (units)
+    read           what came back: one number per head (grid), or one per entry of asked (units, and heads
+                   that multiply tokens)
     """
 
     bank: Name

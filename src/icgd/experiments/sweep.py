@@ -1,0 +1,72 @@
+"""`icgd sweep`: a grid of settings and seeds around one configuration, and a table of what came out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from icgd.errors import InvalidFile
+from icgd.experiments.cells import Cell, run_cells, write_table
+from icgd.experiments.executors import make_executor
+from icgd.training.config import load_config
+
+TABLE = "results.parquet"
+
+
+def read_sweep(path: Path) -> tuple[list[Cell], str]:
+    """The cells of a sweep file, and where results go.
+
+    base:  preset or YAML file     grid: {setting: [values]}     seeds: [..]     out_dir: runs/sweep
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidFile(f"There is no sweep file {path}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidFile(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(data, dict) or "base" not in data:
+        raise InvalidFile(
+            f"{path} must name `base`, a preset or a file; `grid`, `seeds` and `out_dir` may follow."
+        )
+    strange = sorted(set(data) - {"base", "grid", "seeds", "out_dir"})
+    if strange:
+        raise InvalidFile(
+            f"Unknown setting `{strange[0]}` in {path}. Known: base, grid, seeds, out_dir."
+        )
+    base = path.parent / str(data["base"])
+    source = base if base.is_file() else data["base"]
+    grid = dict(data.get("grid") or {})
+    seeds = list(data.get("seeds") or [0])
+    cells = []
+    for values in itertools.product(*(_list(path, name, v) for name, v in grid.items())):
+        for seed in seeds:
+            settings = dict(zip(grid, values, strict=True)) | {"training.seed": seed}
+            # JSON is YAML: values go through unchanged.
+            told = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+            config = load_config(source, told)
+            cells.append(Cell(settings, config, "icgd.experiments.measures:final"))
+    return cells, str(data.get("out_dir", "runs/sweep"))
+
+
+def _list(path: Path, name: str, values: Any) -> list[Any]:
+    if not isinstance(values, list) or not values:
+        raise InvalidFile(f"{path}: grid.{name} must be a list of values. Got {values!r}.")
+    return values
+
+
+def sweep(
+    path: Path, *, executor: str, workers: int, out: Path | None = None,
+    on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None,
+) -> Path:  # fmt: skip
+    """Run the cells that have no result yet and write the table; where it is."""
+    cells, place = read_sweep(path)
+    directory = out or Path(place)
+    directory.mkdir(parents=True, exist_ok=True)
+    rows = run_cells(cells, directory / "cells", make_executor(executor, workers), on_done)
+    write_table(rows, directory / TABLE)
+    return directory / TABLE

@@ -1,0 +1,1 @@
+"""Training transformers on in-context-learning tasks: models, tasks, a flat trainer, checkpoints."""

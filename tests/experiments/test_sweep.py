@@ -1,0 +1,126 @@
+"""Sweeps: one table wherever the cells ran, and no finished cell is lost or run twice."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import icgd
+from icgd.cli import app
+from icgd.experiments.cells import RESULT
+from icgd.experiments.executors import Joblib, make_executor
+from icgd.experiments.sweep import read_sweep, sweep
+
+BASE = {
+    "model": {"n_layer": 1, "n_head": 1, "n_embd": 8, "n_positions": 6},
+    "task": {"name": "noisy_linear_regression", "n_dims": 2, "noise_std": 0.5},
+    "training": {"batch_size": 4, "train_steps": 6, "n_points": 5, "threads": 1},
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(BASE))
+    path = tmp_path / "sweep.yaml"
+    grid = {"training.learning_rate": [0.001, 0.01], "model.attention": ["softmax", "relu"]}
+    path.write_text(yaml.safe_dump({"base": "base.yaml", "grid": grid, "seeds": [0, 1]}))
+    return path
+
+
+def test_every_combination_is_a_cell(file):
+    cells, _ = read_sweep(file)
+    assert len(cells) == 8
+    assert len({cell.name for cell in cells}) == 8
+    assert {cell.config.model.attention for cell in cells} == {"softmax", "relu"}
+    assert {cell.config.training.seed for cell in cells} == {0, 1}
+
+
+def test_the_same_table_on_joblib_and_on_ray(file, tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    first = pd.read_parquet(sweep(file, executor="joblib", workers=1, out=tmp_path / "a"))
+    second = pd.read_parquet(sweep(file, executor="ray", workers=1, out=tmp_path / "b"))
+    pd.testing.assert_frame_equal(first, second)
+    assert len(first) == 8
+
+
+def test_finished_cells_are_kept_and_the_others_done(file, tmp_path):
+    table = sweep(file, executor="joblib", workers=1, out=tmp_path / "s")
+    before = pd.read_parquet(table)
+    done = sorted((tmp_path / "s" / "cells").glob(f"*/{RESULT}"))
+    stamps = {path: path.stat().st_mtime_ns for path in done[1:]}
+    done[0].unlink()
+    after = pd.read_parquet(sweep(file, executor="joblib", workers=1, out=tmp_path / "s"))
+    pd.testing.assert_frame_equal(before, after)
+    assert {path: path.stat().st_mtime_ns for path in done[1:]} == stamps
+
+
+def test_a_worker_that_is_killed_loses_no_finished_cell(tmp_path):
+    """A worker kills itself the first time it meets item 1; all items are done in the end."""
+
+    def dies_once(job):
+        import os
+        import signal
+        from pathlib import Path
+
+        number, folder = job
+        mark = Path(folder) / "died"
+        if number == 1 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    items = [(i, str(tmp_path)) for i in range(5)]
+    results = dict(Joblib(2).run(dies_once, items))
+    assert sorted(results.values()) == [0, 1, 2, 3, 4]
+    assert (tmp_path / "died").exists()
+
+
+def test_a_cell_that_fails_stops_no_other(file, tmp_path):
+    data = yaml.safe_load(file.read_text())
+    data["grid"] = {"training.n_points": [5, 50]}  # more than the model has positions for
+    file.write_text(yaml.safe_dump(data))
+    with pytest.raises(icgd.InvalidFile, match="2 of 4 cells failed; the others are kept"):
+        sweep(file, executor="joblib", workers=1, out=tmp_path / "s")
+    assert len(list((tmp_path / "s" / "cells").glob(f"*/{RESULT}"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "not valid YAML"),
+        ("grid: {}", "must name `base`"),
+        ("base: noisy_linear_small\nseed: [1]", "Unknown setting `seed`"),
+        ("base: noisy_linear_small\ngrid: {training.seed: 3}", "must be a list"),
+    ],
+)
+def test_bad_sweep_files_are_explained(tmp_path, text, message):
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(icgd.InvalidFile, match=message):
+        read_sweep(tmp_path / "s.yaml")
+
+
+def test_unknown_executors_and_workers():
+    with pytest.raises(icgd.InvalidParameter, match="joblib, ray"):
+        make_executor("slurm", 2)
+    with pytest.raises(icgd.InvalidParameter, match="--workers"):
+        make_executor("joblib", 0)
+
+
+def test_train_and_eval_on_the_command_line(tmp_path):
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(BASE))
+    run, cli = tmp_path / "run", CliRunner()
+    done = cli.invoke(app, ["train", str(tmp_path / "base.yaml"), "--set", f"out_dir={run}"])
+    assert done.exit_code == 0, done.output
+    assert "step 6" in done.output
+    done = cli.invoke(app, ["eval", str(run), "--prompts", "8"])
+    assert done.exit_code == 0, done.output
+    assert "optimal ridge" in done.output
+    assert (run / "eval.json").is_file()
+    done = cli.invoke(app, ["train", str(tmp_path / "base.yaml"), "--set", "model.n_layrs=2"])
+    assert done.exit_code == 2
+    assert "Did you mean `model.n_layer`?" in done.output
+    done = cli.invoke(app, ["train", "--list"])
+    assert "noisy_linear_small" in done.output
+    assert cli.invoke(app, ["eval", str(tmp_path / "none")]).exit_code == 2
