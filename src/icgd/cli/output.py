@@ -8,11 +8,12 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from icgd.atomic import write_text, write_whole
 from icgd.errors import InvalidFile, InvalidParameter
 
 
@@ -104,24 +105,12 @@ def _move_in(staging: Path, directory: Path) -> None:
 
 def write_file(path: Path, text: str) -> None:
     """Write one text file, or nothing."""
-    _in_place(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_text(path, text)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write one binary file, or nothing."""
-    _in_place(path, lambda temporary: temporary.write_bytes(content))
-
-
-def _in_place(path: Path, write: Callable[[Path], Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InvalidFile(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, lambda temporary: temporary.write_bytes(content))
 
 
 def as_json(value: Any) -> str:

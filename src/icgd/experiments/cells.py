@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from icgd.atomic import write_text, write_whole
 from icgd.errors import InvalidFile
 from icgd.experiments.executors import Executor
 from icgd.training.config import Config
@@ -88,10 +87,7 @@ def run_cell(job: _Job) -> dict[str, Any]:
     module, _, function = job.cell.measure.partition(":")
     measured = getattr(import_module(module), function)(trained, **job.cell.options)
     row = {**job.cell.key, **measured}
-    text = json.dumps(row, allow_nan=True)
-    temporary = directory / f".{RESULT}.{secrets.token_hex(4)}.tmp"
-    temporary.write_text(text + "\n", encoding="utf-8")
-    os.replace(temporary, directory / RESULT)
+    write_text(directory / RESULT, json.dumps(row, allow_nan=True) + "\n")
     return row
 
 
@@ -108,6 +104,5 @@ def write_table(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     """All rows as a Parquet file, whole or not at all."""
     import pandas as pd
 
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    pd.DataFrame(list(rows)).to_parquet(temporary, index=False)
-    os.replace(temporary, path)
+    frame = pd.DataFrame(list(rows))
+    write_whole(path, lambda temporary: frame.to_parquet(temporary, index=False))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
-import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from icgd.atomic import write_text
 from icgd.errors import InvalidFile
 from icgd.trace.arrays import decode
 from icgd.trace.format import FORMAT, Trace
@@ -31,16 +29,7 @@ def write_trace(trace: Trace, path: Path) -> None:
         separators=(",", ":"),
         allow_nan=False,
     )
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InvalidFile(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    write_text(path, text + "\n")
 
 
 def read_trace(path: Path) -> Trace:

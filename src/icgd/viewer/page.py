@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import hashlib
 import html
-import os
 import re
-import secrets
 from importlib import resources
 from pathlib import Path
 
-from icgd.errors import InvalidFile
+from icgd.atomic import write_text
 from icgd.trace import read_trace
 from icgd.viewer.bundle import BrokenApp, bundle
 
@@ -55,16 +52,7 @@ def write_page(trace_path: Path, out: Path, *, title: str | None = None) -> None
     """The viewer of a trace file as a file, whole or not at all; raises InvalidFile."""
     read_trace(trace_path)
     content = page(trace_path.read_text(encoding="utf-8"), title=title)
-    temporary = out.parent / f".{out.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(content, encoding="utf-8", newline="\n")
-        os.replace(temporary, out)
-    except OSError as error:
-        raise InvalidFile(f"{out} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    write_text(out, content)
 
 
 def _hash(text: str) -> str:

@@ -45,6 +45,7 @@ class Task(ABC):
         if self.dtype not in FLOATS:
             raise InvalidParameter("dtype", self.dtype, "be torch.float32 or torch.float64")
 
+    @abstractmethod
     def sample(
         self, batch_size: int, n_points: int, *, generator: torch.Generator,
         n_dims: int | None = None,
@@ -54,17 +55,6 @@ class Task(ABC):
         batch_size, n_points  prompts, and positions of each
         n_dims                inputs and weights live in the first n_dims coordinates, the others are 0
         """
-        active = self._check(batch_size, n_points, generator, n_dims)
-        xs = self.draw(self.inputs, (batch_size, n_points, active), generator)
-        ys = self.targets(xs, generator)
-        noise = self.added_noise()
-        if noise is not None:
-            ys = ys + self.draw(noise, tuple(ys.shape), generator)
-        return Batch(pad(xs, (0, self.d_x - active)), ys)
-
-    @abstractmethod
-    def targets(self, xs: Tensor, generator: torch.Generator) -> Tensor:
-        """Targets without noise, (B, n, d_y), of (B, n, k) inputs in k <= d_x coordinates."""
 
     def added_noise(self) -> Vectors | None:
         """The noise that `sample` adds to the targets."""
@@ -98,3 +88,25 @@ class Task(ABC):
         if active > self.d_x:
             raise InvalidParameter("n_dims", n_dims, f"be at most d_x = {self.d_x}")
         return active
+
+
+@dataclass(frozen=True)
+class PairTask(Task):
+    """A task whose inputs are drawn first and whose targets are a function of them."""
+
+    def sample(
+        self, batch_size: int, n_points: int, *, generator: torch.Generator,
+        n_dims: int | None = None,
+    ) -> Batch:  # fmt: skip
+        """See Task."""
+        active = self._check(batch_size, n_points, generator, n_dims)
+        xs = self.draw(self.inputs, (batch_size, n_points, active), generator)
+        ys = self.targets(xs, generator)
+        noise = self.added_noise()
+        if noise is not None:
+            ys = ys + self.draw(noise, tuple(ys.shape), generator)
+        return Batch(pad(xs, (0, self.d_x - active)), ys)
+
+    @abstractmethod
+    def targets(self, xs: Tensor, generator: torch.Generator) -> Tensor:
+        """Targets without noise, (B, n, d_y), of (B, n, k) inputs in k <= d_x coordinates."""

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from icgd.errors import InvalidParameter
 from icgd.problems.regression import positive
-from icgd.training.tasks.base import Task
+from icgd.training.tasks.base import PairTask
 from icgd.training.tasks.distributions import STANDARD, Sparse, Vectors
 
 THREE_WEIGHTS = Sparse(3)
 
 
 @dataclass(frozen=True)
-class LinearRegression(Task):
+class LinearRegression(PairTask):
     """y = scale * w.x, with w drawn anew for every prompt: Var(y) = d_x scale^2 for standard normals.
 
     >>> task = LinearRegression(3)
@@ -93,7 +93,7 @@ class LinearClassification(LinearRegression):
 
 
 @dataclass(frozen=True)
-class _Generalized(Task):
+class _Generalized(PairTask):
     """Targets drawn around the mean of a generalized linear model in eta = scale * w.x / sqrt(d).
 
     d        coordinates in use, so that eta has variance scale^2 for standard normals

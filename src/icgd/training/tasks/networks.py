@@ -12,7 +12,7 @@ from torch.nn.functional import leaky_relu
 
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.problems.regression import positive, whole
-from icgd.training.tasks.base import Task
+from icgd.training.tasks.base import PairTask
 from icgd.training.tasks.distributions import Vectors, two_gaussians
 
 AT_MINUS_TWO = two_gaussians(1.0, 0.0)
@@ -22,7 +22,7 @@ MAX_REDRAWS = 20
 
 
 @dataclass(frozen=True)
-class ReluTwoLayerRegression(Task):
+class ReluTwoLayerRegression(PairTask):
     """y = scale * sqrt(2 / width) * v.relu(W x): Var(y) = d_x scale^2 for standard normals.
 
     hidden_layer_size  width of the hidden layer
@@ -48,7 +48,7 @@ class ReluTwoLayerRegression(Task):
 
 
 @dataclass(frozen=True)
-class NetworkRegression(Task):
+class NetworkRegression(PairTask):
     """Targets of an N-layer ReLU network with a linear last layer and random parameters.
 
     Statement: [DEEP] Appendix G
@@ -143,7 +143,7 @@ def _constant(outputs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DecisionTree(Task):
+class DecisionTree(PairTask):
     """A full binary tree: node by node, right if one coordinate is > 0, down to a random value.
 
     depth    decisions from root to leaf

@@ -20,7 +20,7 @@ from icgd.problems.regression import (
     whole,
 )
 from icgd.training.batch import Batch
-from icgd.training.tasks.base import Task
+from icgd.training.tasks.base import PairTask, Task
 from icgd.training.tasks.distributions import STANDARD, Vectors
 
 N_MEASURED = 4096
@@ -103,7 +103,7 @@ class _Represented(Task):
 
 
 @dataclass(frozen=True)
-class RepresentationRegression(_Represented):
+class RepresentationRegression(_Represented, PairTask):
     """y = A phi(x) + noise with one network phi for all prompts, and A drawn for each.
 
     Statement: [ALGO] Section 5.1
@@ -193,10 +193,6 @@ class Autoregression(_Represented):
         series = self._bounded(start, A, noise)
         counted = torch.arange(n_points) >= self.order - 1
         return Batch(series[:, :-1], series[:, 1:], "series", counted)
-
-    def targets(self, xs: Tensor, generator: torch.Generator) -> Tensor:
-        """Not used: a series makes its inputs and targets together."""
-        raise NotImplementedError
 
     def features(self, batch: Batch) -> Tensor:
         """phi of the window that ends at each position, (B, n, n_features); zeros before the start."""
