@@ -1,4 +1,5 @@
-"""The command line: `icgd run`, `verify`, `view`, `report`, `bench`, `cost`, `train`, `eval`, `sweep`.
+"""The command line: `icgd run`, `verify`, `view`, `report`, `bench`, `cost`, `train`, `eval`, `sweep`,
+`reproduce`.
 
 Only typer is imported here; everything heavy is imported inside the commands, so that help is
 instant.
@@ -14,6 +15,7 @@ import typer
 from icgd.cli.cost_command import cost
 from icgd.cli.guard import FAILED, INTERRUPTED, OneLineGroup, leave, one_line_errors
 from icgd.cli.report_command import report
+from icgd.cli.reproduce_command import reproduce
 from icgd.cli.train_command import bench_train, evaluate, sweep, train
 from icgd.cli.view_command import view
 
@@ -371,6 +373,7 @@ app.command()(cost)
 app.command()(train)
 app.command("eval")(evaluate)
 app.command()(sweep)
+app.command()(reproduce)
 
 
 def main() -> None:

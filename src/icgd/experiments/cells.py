@@ -1,49 +1,90 @@
-"""Cells: single trainings of a sweep or an experiment, each with its own directory and result file.
+"""Cells: independent pieces of a sweep or an experiment, each with its own directory and result file.
 
-A cell that has a result is never run again; one that was interrupted goes on from its checkpoint. The
-table of a sweep is made from the result files alone, so it does not depend on where or in which order
-cells ran.
+A cell that has a result is never run again; one that was interrupted goes on from its checkpoint. Tables are
+made from the result files alone, so they do not depend on where or in which order cells ran.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from icgd.atomic import write_text, write_whole
 from icgd.errors import InvalidFile
 from icgd.experiments.executors import Executor
-from icgd.training.config import Config
+from icgd.training.config import Config, make_config
 
 RESULT = "result.json"
+SECONDS = "_seconds"
+"""What work gives under this name is its time, instead of what the clock says: a model may be there already."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training and what is measured afterwards.
+    """One piece of work.
 
     key      what distinguishes it from the others, in plain values: columns of the table
-    measure  "module:function" of (trained model, config) -> numbers; a name, so that it travels
-    options  keyword arguments of `measure`
+    work     "module:function" of (Workplace, **options) -> numbers; a name, so that it travels
+    options  keyword arguments of `work`, as JSON has them
     """
 
     key: dict[str, Any]
-    config: Config
-    measure: str
+    work: str
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """A directory name that tells what is in it and changes with any setting."""
         words = "-".join(f"{value}" for value in self.key.values())
-        safe = "".join(c if c.isalnum() or c in "-._" else "_" for c in words)[:60]
-        config = self.config.model_copy(update={"out_dir": "", "name": ""}).to_json()
-        told = json.dumps([config, self.measure, self.options], sort_keys=True)
-        return f"{safe}-{hashlib.sha256(told.encode()).hexdigest()[:10]}"
+        return f"{_safe(words)}-{_digest([self.work, self.options])}"
+
+    @property
+    def config(self) -> Config | None:
+        """The training that is part of the work, if any."""
+        told = self.options.get("config")
+        return None if told is None else make_config(told)
+
+
+def training_cell(
+    key: dict[str, Any], config: Config, measure: str, options: dict[str, Any] | None = None
+) -> Cell:
+    """A training and what is measured afterwards.
+
+    measure  "module:function" of (Trained, **options) -> numbers
+    """
+    told = config.model_copy(update={"out_dir": "", "name": ""}).model_dump(mode="json")
+    return Cell(
+        key,
+        "icgd.experiments.cells:train_and_measure",
+        {"config": told, "measure": measure, "options": options or {}},
+    )
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a cell does its work.
+
+    directory  the cell's own
+    models     where trained models are kept for other experiments that need the same ones; None: in the
+               cell's own directory
+    """
+
+    directory: Path
+    models: Path | None = None
+
+    def model_directory(self, config: Config) -> Path:
+        """The directory of a training: the same configuration is trained once."""
+        if self.models is None:
+            return self.directory
+        told = config.model_copy(update={"out_dir": "", "name": ""}).to_json()
+        words = f"{config.task.name}-{config.model.kind}-{config.training.seed}"
+        return self.models / f"{_safe(words)}-{_digest(told)}"
 
 
 @dataclass(frozen=True)
@@ -51,17 +92,17 @@ class _Job:
     """A cell and where it lives."""
 
     cell: Cell
-    directory: str
+    place: Workplace
 
 
 def run_cells(
     cells: Sequence[Cell], directory: Path, executor: Executor,
-    on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None,
+    on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None, models: Path | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run what has no result yet; all rows, in the order of the cells."""
     missing = [c for c in cells if read_row(directory / c.name) is None]
     failed: list[tuple[Cell, BaseException]] = []
-    jobs = [_Job(c, str(directory / c.name)) for c in missing]
+    jobs = [_Job(c, Workplace(directory / c.name, models)) for c in missing]
     for job, result in executor.run(run_cell, jobs):
         if isinstance(result, BaseException):
             failed.append((job.cell, result))
@@ -76,28 +117,50 @@ def run_cells(
 
 
 def run_cell(job: _Job) -> dict[str, Any]:
-    """Train, measure, write the row; called in a worker."""
-    from importlib import import_module
-
-    from icgd.training.trainer import train
-
-    directory = Path(job.directory)
-    config = job.cell.config.model_copy(update={"out_dir": str(directory)})
-    trained = train(config)
-    module, _, function = job.cell.measure.partition(":")
-    measured = getattr(import_module(module), function)(trained, **job.cell.options)
+    """Do the work and write row and time; called in a worker."""
+    started = time.perf_counter()
+    measured = _named(job.cell.work)(job.place, **job.cell.options)
+    seconds = measured.pop(SECONDS, time.perf_counter() - started)
     row = {**job.cell.key, **measured}
-    write_text(directory / RESULT, json.dumps(row, allow_nan=True) + "\n")
+    told = {"row": row, "seconds": seconds}
+    write_text(job.place.directory / RESULT, json.dumps(told, allow_nan=True) + "\n")
     return row
+
+
+def train_and_measure(
+    place: Workplace, *, config: dict[str, Any], measure: str, options: dict[str, Any]
+) -> dict[str, Any]:
+    """The work of a training cell."""
+    from icgd.training.trainer import train, training_seconds
+
+    made = make_config(config)
+    directory = place.model_directory(made)
+    with _Alone(directory):
+        trained = train(made.model_copy(update={"out_dir": str(directory)}))
+    started = time.perf_counter()
+    measured: dict[str, Any] = _named(measure)(trained, **options)
+    measuring = time.perf_counter() - started
+    return {**measured, SECONDS: training_seconds(directory) + measuring}
 
 
 def read_row(directory: Path) -> dict[str, Any] | None:
     """The result of a cell, if it is done."""
+    told = _read(directory)
+    return None if told is None else dict(told["row"])
+
+
+def seconds_of(cells: Sequence[Cell], directory: Path) -> float:
+    """The time that finished cells took, one after the other."""
+    return sum(float(found["seconds"]) for c in cells if (found := _read(directory / c.name)))
+
+
+def _read(directory: Path) -> dict[str, Any] | None:
     try:
-        row = json.loads((directory / RESULT).read_text(encoding="utf-8"))
+        told = json.loads((directory / RESULT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    return row if isinstance(row, dict) else None
+    whole = isinstance(told, dict) and isinstance(told.get("row"), dict) and "seconds" in told
+    return told if whole else None
 
 
 def write_table(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -106,3 +169,36 @@ def write_table(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
     frame = pd.DataFrame(list(rows))
     write_whole(path, lambda temporary: frame.to_parquet(temporary, index=False))
+
+
+class _Alone:
+    """Wait until no other process trains in a directory: two experiments may want the same model."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._file = (self._directory / ".lock").open("w")
+        try:
+            from fcntl import LOCK_EX, flock
+        except ImportError:  # Windows: nobody waits; the trainer writes whole files all the same
+            return
+        flock(self._file, LOCK_EX)
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
+def _named(name: str) -> Callable[..., dict[str, Any]]:
+    module, _, function = name.partition(":")
+    found: Callable[..., dict[str, Any]] = getattr(import_module(module), function)
+    return found
+
+
+def _safe(words: str) -> str:
+    return "".join(c if c.isalnum() or c in "-._" else "_" for c in words)[:60]
+
+
+def _digest(told: Any) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:10]

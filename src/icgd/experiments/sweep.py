@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from icgd.errors import InvalidFile
-from icgd.experiments.cells import Cell, run_cells, write_table
+from icgd.experiments.cells import Cell, run_cells, training_cell, write_table
 from icgd.experiments.executors import make_executor
 from icgd.training.config import load_config
 
@@ -49,7 +49,7 @@ def read_sweep(path: Path) -> tuple[list[Cell], str]:
             # JSON is YAML: values go through unchanged.
             told = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
             config = load_config(source, told)
-            cells.append(Cell(settings, config, "icgd.experiments.measures:final"))
+            cells.append(training_cell(settings, config, "icgd.experiments.measures:final"))
     return cells, str(data.get("out_dir", "runs/sweep"))
 
 

@@ -63,6 +63,16 @@ def sample_step(task: Task, config: Config, step: int) -> Batch:
     return task.sample(training.batch_size, points, generator=generator, n_dims=dims)
 
 
+def training_seconds(directory: Path) -> float:
+    """The time that training took so far, by its metrics; interruptions do not count."""
+    seconds, before = 0.0, 0
+    for text in (directory / METRICS).read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        seconds += (line["step"] - before) / line["steps_per_second"]
+        before = line["step"]
+    return seconds
+
+
 def make_optimizer(config: Config, model: nn.Module) -> torch.optim.Optimizer:
     """The optimizer of a configuration; fused where PyTorch has it, which changes no loss curve."""
     t = config.training

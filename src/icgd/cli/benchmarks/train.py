@@ -14,25 +14,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from icgd.cli.benchmarks.measure import one_thread, write_bench
 from icgd.training.batch import Batch
+from icgd.training.flops import flop_counter
 from icgd.training.models.config import ModelConfig
 from icgd.training.models.gpt2 import to_gpt2
 from icgd.training.models.standard import StandardModel
 
 D, N_POINTS, BATCH, LR = 20, 41, 64, 1e-4
 REPEATS = 5
-# PyTorch counts the attention of GPUs only. All pairs of tokens are counted, as it does there.
-_ATTENTION = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
-        lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)
-    ),
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
-        lambda grad, q, k, v, *_, **__: sdpa_backward_flop_count(grad, q, k, v)
-    ),
-}
 Step = Callable[[Batch], float]
 
 
@@ -146,7 +137,7 @@ def _measure(case: TrainCase) -> TrainRow:
     batches = _batches(1 + REPEATS * case.steps)
     flops, losses = [], ([], [])  # type: tuple[list[int], tuple[list[float], list[float]]]
     for side, step in enumerate((ours, theirs)):
-        with FlopCounterMode(display=False, custom_mapping=_ATTENTION) as counter:
+        with flop_counter() as counter:
             losses[side].append(step(batches[0]))
         flops.append(counter.get_total_flops())
     rates: tuple[list[float], list[float]] = ([], [])

@@ -10,7 +10,6 @@ from icgd.nn.attention import attention
 from icgd.training.models.config import ModelConfig
 from icgd.training.models.gelu import gelu
 
-STD = 0.02  # of GPT-2's initial weights
 EPS = 1e-5
 
 Rows = slice | None
@@ -63,12 +62,12 @@ class Block(nn.Module):
         )
         return attention(q, k, v, kind=self.kind, causal=True).transpose(1, 2).reshape(h.shape)
 
-    def reset(self, residual_std: float, generator: torch.Generator | None) -> None:
+    def reset(self, std: float, residual_std: float, generator: torch.Generator | None) -> None:
         """Initial weights as in GPT-2: what writes to the residual stream starts smaller."""
         for bias in (self.b_QKV, self.b_O, self.b_in, self.b_out):
             nn.init.zeros_(bias)
         for W in (self.W_QKV, self.W_in):
-            nn.init.normal_(W, 0.0, STD, generator)
+            nn.init.normal_(W, 0.0, std, generator)
         for W in (self.W_O, self.W_out):
             nn.init.normal_(W, 0.0, residual_std, generator)
 
@@ -80,6 +79,7 @@ class Stack(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(Block(config) for _ in range(n_layer))
         self.norm = _norm(config)
+        self.init_std = config.init_std
 
     def forward(
         self, h: Float[Tensor, "batch token width"], rows: Rows = None
@@ -94,7 +94,8 @@ class Stack(nn.Module):
         """Initial weights as in GPT-2."""
         for block in self.blocks:
             assert isinstance(block, Block)
-            block.reset(STD / (2 * len(self.blocks)) ** 0.5, generator)
+            std = self.init_std
+            block.reset(std, std / (2 * len(self.blocks)) ** 0.5, generator)
 
 
 def _norm(config: ModelConfig) -> nn.Module:

@@ -30,6 +30,8 @@ class ModelConfig(BaseModel):
     loops, window  T and dT: the loss is the mean over iterates max(T - dT, 1) .. T
     inject       the loop is given its input anew in every iteration: h + P instead of h
     truncate     iterations before the window carry no gradient: cheaper, and not the loss's gradient
+    init_std     deviation of the initial weights of the stacks; GPT-2's 0.02 is small for narrow models, which
+                 then stay long where they start: about n_embd ** -0.5 is quicker there
     dropout      must be 0: prompts are drawn anew in every step, there is nothing to overfit
 
     >>> ModelConfig(n_embd=64, n_head=2).hidden
@@ -57,6 +59,7 @@ class ModelConfig(BaseModel):
     truncate: bool = False
     n_pre: int | None = None
     n_post: int | None = None
+    init_std: float = 0.02
     dropout: float = 0.0
 
     def __init__(self, **values: Any) -> None:
@@ -81,6 +84,8 @@ class ModelConfig(BaseModel):
             raise InvalidParameter(
                 "window", self.window, "be >= 0", remedy="0 counts the last iterate alone."
             )
+        if not 0 < self.init_std < 10:
+            raise InvalidParameter("init_std", self.init_std, "lie between 0 and 10")
         if self.dropout != 0:
             raise InvalidParameter(
                 "dropout",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from icgd.errors import InvalidParameter
 from icgd.training.batch import PromptKind
-from icgd.training.models.block import STD, Rows
+from icgd.training.models.block import Rows
 from icgd.training.models.config import ModelConfig
 
 
@@ -37,6 +37,7 @@ class Prompt(nn.Module):
             d_x,
             d_y,
         )
+        self.init_std = config.init_std
         self.rows: Rows = {
             "interleaved": slice(0, None, 2), "concatenated": slice(-1, None), "series": None,
         }[config.layout]  # fmt: skip
@@ -85,7 +86,7 @@ class Prompt(nn.Module):
 
     def reset(self, generator: torch.Generator | None) -> None:
         """Positions as in GPT-2; the read-in as PyTorch's nn.Linear has it."""
-        nn.init.normal_(self.positions, 0.0, STD, generator)
+        nn.init.normal_(self.positions, 0.0, self.init_std, generator)
         reset_linear(self.read_in, generator)
 
     def _check(self, xs: Tensor, ys: Tensor, kind: str) -> None:

@@ -1,0 +1,169 @@
+"""`icgd reproduce`: the experiments of the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from icgd.cli.guard import one_line_errors
+
+if TYPE_CHECKING:
+    from icgd.experiments.experiment import Experiment
+    from icgd.experiments.record import Record
+
+ALL = "all"
+
+
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", show_default=False, help="Experiment (icgd reproduce --list), or all."
+        ),
+    ] = "",
+    scale: Annotated[
+        str,
+        typer.Option(
+            help="smoke (a minute), laptop (half an hour at most), overnight (8 hours at most) or paper (the "
+            "paper's own configuration)."
+        ),
+    ] = "laptop",
+    out: Annotated[Path, typer.Option(help="Directory of results and trained models.")] = Path(
+        "runs/reproduce"
+    ),
+    executor: Annotated[
+        str, typer.Option(help="joblib (this machine) or ray (a cluster, or a local one).")
+    ] = "joblib",
+    workers: Annotated[int, typer.Option(help="Cells run at a time.")] = 2,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say what it would cost and stop.")
+    ] = False,
+    list: Annotated[
+        bool, typer.Option("--list", help="Show the experiments and their verdicts, and stop.")
+    ] = False,
+) -> None:
+    """Run an experiment of a paper: trainings, baselines, figure, table, and what of it reproduced.
+
+    Says first what it will cost. Finished cells are never run again, interrupted trainings go on where
+    they stopped. Exit code 0: done, whatever reproduced; 2: bad input.
+    """
+    with one_line_errors():
+        from icgd.experiments.registry import EXPERIMENTS, find_experiment
+
+        if list:
+            _show_list()
+            return
+        from icgd.errors import InvalidParameter
+
+        if not name:
+            raise InvalidParameter("NAME", name, f"be one of {', '.join(EXPERIMENTS)}, or all")
+        from icgd.cli.output import check_directory
+        from icgd.experiments.executors import make_executor
+
+        make_executor(executor, workers)  # complain before any work is done
+        check_directory("--out", out)
+        chosen = [*EXPERIMENTS.values()] if name == ALL else [find_experiment(name)]
+        for experiment in chosen:
+            experiment.size(scale)
+        for experiment in chosen:
+            _reproduce(experiment, scale, out, executor, workers, only_estimate=estimate)
+
+
+def _reproduce(
+    experiment: Experiment,
+    scale: Any,
+    out: Path,
+    executor: str,
+    workers: int,
+    *,
+    only_estimate: bool,
+) -> None:
+    from icgd.experiments.estimate import estimate
+    from icgd.experiments.reproduce import PAGE, reproduce
+
+    cells = experiment.cells(scale)
+    typer.echo(f"{experiment.name} ({experiment.paper}, {experiment.where}), scale {scale}")
+    typer.echo(f"{estimate(cells, workers)}, and {len(cells)} cells in all.")
+    if only_estimate:
+        return
+    with _progress(len(cells)) as done:
+        record = reproduce(
+            experiment, scale, out=out, executor=executor, workers=workers,
+            on_done=lambda cell, _: done(" ".join(str(v) for v in cell.key.values())),
+        )  # fmt: skip
+    _show(experiment, record)
+    typer.echo(f"Page: {out / f'{experiment.name}-{scale}' / PAGE}")
+
+
+def _show(experiment: Experiment, record: Record) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from icgd.experiments.estimate import duration
+    from icgd.experiments.experiment import verdict
+
+    console = Console(highlight=False, markup=False)
+    for told in experiment.tables(record.rows):
+        table = Table(title=told.title, title_justify="left")
+        for column in told.columns:
+            table.add_column(column)
+        for row in told.rows:
+            table.add_row(*row)
+        console.print(table)
+    words = {True: "holds", False: "does not hold", None: "not decided"}
+    claims = experiment.claims(record.rows)
+    for claim in claims:
+        console.print(f"- {claim.paper}: {words[claim.holds]}. {claim.found}")
+    console.print(verdict(claims))
+    console.print(f"Work: {duration(record.seconds)} on {record.workers} workers")
+
+
+def _show_list() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from icgd.experiments.experiment import verdict
+    from icgd.experiments.record import recorded
+    from icgd.experiments.registry import EXPERIMENTS
+
+    table = Table("Name", "Paper", "What", "Recorded verdict")
+    for experiment in EXPERIMENTS.values():
+        record = recorded(experiment.name)
+        said = "none yet"
+        if record is not None:
+            said = (
+                f"{record.scale}, {record.seeds} seeds: {verdict(experiment.claims(record.rows))}"
+            )
+        where = f"{experiment.paper}, {experiment.where}"
+        table.add_row(experiment.name, where, experiment.title, said)
+    Console(highlight=False, markup=False).print(table)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """Finished cells: a bar on a terminal, plain lines elsewhere."""
+    import sys
+
+    if not sys.stderr.isatty():
+        count = [0]
+
+        def line(what: str) -> None:
+            count[0] += 1
+            typer.echo(f"{count[0]} of {total} cells: {what}", err=True)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("{task.fields[last]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("cells", total=total, last="")
+        yield lambda what: bar.update(task, advance=1, last=what)

@@ -1,0 +1,161 @@
+"""ALGO, Figure 3: how T and dT matter, and loops longer than trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from icgd.experiments.algo_fig2 import LAPTOP as FIG2_LAPTOP
+from icgd.experiments.algo_fig2 import OVERNIGHT as FIG2_OVERNIGHT
+from icgd.experiments.algo_fig2 import PAPER as FIG2_PAPER
+from icgd.experiments.algo_fig2 import SMOKE as FIG2_SMOKE
+from icgd.experiments.algoformers import (
+    DIFFERS,
+    LAST_POSITIONS,
+    REGRESSION,
+    AlgoSize,
+    end_error,
+    model_cell,
+    resized,
+)
+from icgd.experiments.cells import Cell
+from icgd.experiments.drawing import curve, panels, title
+from icgd.experiments.experiment import Claim, Experiment, ResultTable, Rows, Scale
+from icgd.experiments.over_seeds import combined, select, smaller, told
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LONGER = (1, 2, 4, 8)
+"""Multiples of T after which a model is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopSize(AlgoSize):
+    """Settings of Figure 3.
+
+    pairs   (T, dT) of the models
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+
+
+class AlgoFig3(Experiment):
+    """Errors of AlgoFormers trained with T loops and a window dT, during and after T loops."""
+
+    name: ClassVar = "algo-fig3"
+    paper: ClassVar = "ALGO"
+    where: ClassVar = "Section 5.3, Figure 3"
+    title: ClassVar = "the loops T and the window dT of an AlgoFormer"
+    differs: ClassVar = (
+        *DIFFERS,
+        "The text does not name all pairs (T, dT) of the figure; those of the table are ours.",
+    )
+    sizes: ClassVar = {
+        "smoke": resized(LoopSize, FIG2_SMOKE, pairs=((2, 1), (3, 1), (3, 2))),
+        "laptop": resized(
+            LoopSize, FIG2_LAPTOP, pairs=((4, 3), (8, 1), (8, 4), (8, 7), (12, 11)), steps=1200
+        ),
+        "overnight": resized(
+            LoopSize,
+            FIG2_OVERNIGHT,
+            pairs=((5, 4), (10, 1), (10, 5), (10, 9), (20, 5), (20, 15)),
+            steps=8000,
+        ),
+        "paper": resized(
+            LoopSize, FIG2_PAPER, pairs=((10, 5), (10, 10), (20, 5), (20, 10), (20, 15))
+        ),
+    }
+
+    def cells(self, scale: Scale) -> list[Cell]:
+        """A training per pair and seed, measured after 1 .. T loops and after multiples of T."""
+        size: LoopSize = self.size(scale)
+        made = []
+        for seed in range(size.seeds):
+            for loops, window in size.pairs:
+                model = size.model("algoformer", loops=loops, window=window)
+                key = {"loops": loops, "window": window}
+                measured = sorted({*range(1, loops + 1), *(loops * m for m in LONGER)})
+                made.append(
+                    model_cell(size, model, {"name": REGRESSION}, seed, key, loops=measured)
+                )
+        return made
+
+    def tables(self, rows: Rows) -> list[ResultTable]:
+        """Errors after T loops and after more."""
+        lines = []
+        for loops, window in _pairs(rows):
+            found = select(rows, loops=loops, window=window)
+            errors = [told([end_error(row, loops * m) for row in found]) for m in LONGER]
+            lines.append((f"{loops}", f"{window}", *errors))
+        heading = f"Mean squared error over the last {LAST_POSITIONS} positions after more loops than trained"
+        return [ResultTable(heading, ("T", "dT", *(f"{m} T loops" for m in LONGER)), tuple(lines))]
+
+    def claims(self, rows: Rows) -> list[Claim]:
+        """Stability by dT at equal T, and capacity by T."""
+        pairs = _pairs(rows)
+        claims = []
+        by_loops = {t: sorted(w for u, w in pairs if u == t) for t, _ in pairs}
+        ladders = {t: windows for t, windows in by_loops.items() if len(windows) > 1}
+        stable, found = [], []
+        for t, windows in ladders.items():
+            narrow, wide = (_growth(rows, t, w) for w in (windows[0], windows[-1]))
+            stable.append(smaller(wide, narrow))
+            found.append(
+                f"T = {t}: {told(wide)} for dT = {windows[-1]}, {told(narrow)} for dT = {windows[0]}"
+            )
+        claims.append(
+            Claim(
+                "a larger window dT keeps longer loops stable",
+                "with a larger dT the error grows less beyond T loops",
+                f"error after {LONGER[-1]} T loops divided by that after T: " + "; ".join(found),
+                combined(stable),
+            )
+        )
+        # The widest window of each T, so that only T differs.
+        first, last = min(by_loops), max(by_loops)
+        short, long = (
+            [end_error(r, t) for r in select(rows, loops=t, window=by_loops[t][-1])]
+            for t in (first, last)
+        )
+        claims.append(
+            Claim(
+                "more loops T have a smaller error",
+                "a larger T can express more, so its error is smaller (the paper adds: if training copes)",
+                f"T = {last}: {told(long)}, T = {first}: {told(short)}",
+                smaller(long, short),
+            )
+        )
+        return claims
+
+    def draw(self, rows: Rows) -> Figure:
+        """Errors against loops, a curve per pair."""
+        figure, ((axis,),) = panels(1, 1, width=6.4, height=3.6)
+        for i, (loops, window) in enumerate(_pairs(rows)):
+            found = select(rows, loops=loops, window=window)
+            at = [int(t) for t in found[0]["error"]]
+            curves = [[end_error(row, t) for t in at] for row in found]
+            curve(axis, at, curves, f"T = {loops}, dT = {window}", i, marker=".")
+            axis.axvline(loops, color="0.85", linewidth=0.8)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        title(
+            axis,
+            "AlgoFormers, grey: loops trained",
+            "loops",
+            "squared error at the end of a prompt",
+        )
+        axis.legend(fontsize=8, frameon=False)
+        return figure
+
+
+def _pairs(rows: Rows) -> list[tuple[int, int]]:
+    return list(dict.fromkeys((row["loops"], row["window"]) for row in rows))
+
+
+def _growth(rows: Rows, loops: int, window: int) -> list[float]:
+    """How many times the error of T loops it is after the longest loop, for each seed."""
+    return [
+        end_error(row, loops * LONGER[-1]) / end_error(row, loops)
+        for row in select(rows, loops=loops, window=window)
+    ]

@@ -1,0 +1,163 @@
+"""ALGO, Figure 4: layers and heads of an AlgoFormer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from icgd.experiments.algo_fig2 import LAPTOP as FIG2_LAPTOP
+from icgd.experiments.algo_fig2 import OVERNIGHT as FIG2_OVERNIGHT
+from icgd.experiments.algo_fig2 import PAPER as FIG2_PAPER
+from icgd.experiments.algo_fig2 import SMOKE as FIG2_SMOKE
+from icgd.experiments.algoformers import (
+    DIFFERS,
+    LAST_POSITIONS,
+    REGRESSION,
+    AlgoSize,
+    curve_of,
+    end_errors,
+    model_cell,
+    resized,
+)
+from icgd.experiments.cells import Cell
+from icgd.experiments.drawing import curve, panels, title
+from icgd.experiments.experiment import Claim, Experiment, ResultTable, Rows, Scale
+from icgd.experiments.over_seeds import combined, distinct, select, smaller, told
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STACKS = 3
+"""Stacks of an AlgoFormer: before, in and after the loop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeSize(AlgoSize):
+    """Settings of Figure 4.
+
+    layers  of each stack, with `n_head` heads
+    heads   of each block, with `n_layer` layers
+    """
+
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+
+
+class AlgoFig4(Experiment):
+    """Errors of AlgoFormers by layers and by heads, and of standard models with as many layers."""
+
+    name: ClassVar = "algo-fig4"
+    paper: ClassVar = "ALGO"
+    where: ClassVar = "Section 5.3, Figure 4"
+    title: ClassVar = "layers and heads of an AlgoFormer"
+    differs: ClassVar = (
+        *DIFFERS,
+        "The text does not name all numbers of layers and heads of the figure; those of the table are ours.",
+    )
+    sizes: ClassVar = {
+        "smoke": resized(ShapeSize, FIG2_SMOKE, layers=(1, 2), heads=(1, 2)),
+        "laptop": resized(
+            ShapeSize, FIG2_LAPTOP, layers=(1, 2, 3), heads=(1, 4, 16), steps=800, loops=6, window=3
+        ),
+        "overnight": resized(
+            ShapeSize, FIG2_OVERNIGHT, layers=(1, 2, 4), heads=(1, 2, 4, 16), steps=10_000
+        ),
+        "paper": resized(ShapeSize, FIG2_PAPER, layers=(1, 2, 3, 4), heads=(1, 4, 8, 16)),
+    }
+
+    def cells(self, scale: Scale) -> list[Cell]:
+        """A training per shape and seed."""
+        size: ShapeSize = self.size(scale)
+        task = {"name": REGRESSION}
+        shapes = [(n, size.n_head) for n in size.layers] + [(size.n_layer, h) for h in size.heads]
+        made = []
+        for seed in range(size.seeds):
+            for n, h in dict.fromkeys(shapes):
+                key = {"model": "algoformer", "layers": n, "heads": h}
+                model = size.model("algoformer", n_layer=n, n_head=h)
+                made.append(model_cell(size, model, task, seed, key))
+            for n in size.layers:
+                key = {"model": "standard", "layers": STACKS * n, "heads": size.n_head}
+                model = size.model("standard", n_layer=STACKS * n)
+                made.append(model_cell(size, model, task, seed, key))
+        return made
+
+    def tables(self, rows: Rows) -> list[ResultTable]:
+        """Errors at the end of the prompts."""
+        lines = []
+        for model in distinct(rows, "model"):
+            for n, h in _shapes(rows, model):
+                found = select(rows, model=model, layers=n, heads=h)
+                size = f"{found[0]['parameters']:,}"
+                lines.append((model, f"{n}", f"{h}", size, told(end_errors(found))))
+        heading = (
+            f"Mean squared error over the last {LAST_POSITIONS} positions. Layers are those of each of "
+            "the three stacks of an AlgoFormer, and of the whole standard model"
+        )
+        columns = ("Model", "Layers", "Heads", "Parameters", "Squared error")
+        return [ResultTable(heading, columns, tuple(lines))]
+
+    def claims(self, rows: Rows) -> list[Claim]:
+        """More layers, more heads, and the comparison at equal layers."""
+        claims = []
+        for what in ("layers", "heads"):
+            ladder = _ladder(rows, what)
+            errors = {
+                n: end_errors(rows, model="algoformer", **shape) for n, shape in ladder.items()
+            }
+            first, last = min(errors), max(errors)
+            claims.append(
+                Claim(
+                    f"more {what} have a smaller error",
+                    f"more {what}, smaller error (the paper adds: the largest may train worse)",
+                    ", ".join(f"{n}: {told(e)}" for n, e in errors.items()),
+                    smaller(errors[last], errors[first]),
+                )
+            )
+        pairs = [(n, shape) for n, shape in _ladder(rows, "layers").items()]
+        facts, found = [], []
+        for n, shape in pairs:
+            ours = end_errors(rows, model="algoformer", **shape)
+            theirs = end_errors(rows, model="standard", layers=STACKS * n)
+            facts.append(smaller(ours, theirs))
+            found.append(f"{STACKS * n} layers: {told(ours)} against {told(theirs)}")
+        claims.append(
+            Claim(
+                "AlgoFormer better than a standard transformer with as many layers",
+                "with as many layers the AlgoFormer has a smaller error than the standard transformer",
+                "; ".join(found),
+                combined(facts),
+            )
+        )
+        return claims
+
+    def draw(self, rows: Rows) -> Figure:
+        """By layers and by heads."""
+        figure, (axes,) = panels(1, 2, width=4.2, height=3.2)
+        for axis, what in zip(axes, ("layers", "heads"), strict=True):
+            for i, (n, shape) in enumerate(_ladder(rows, what).items()):
+                seeds = [curve_of(row) for row in select(rows, model="algoformer", **shape)]
+                curve(axis, range(len(seeds[0])), seeds, f"{n} {what}", i)
+                if what == "layers":
+                    seeds = [curve_of(r) for r in select(rows, model="standard", layers=STACKS * n)]
+                    curve(axis, range(len(seeds[0])), seeds, f"standard, {STACKS * n} layers", i, 1)
+            axis.set_yscale("log")
+            title(axis, what, "examples", "squared error" if what == "layers" else "")
+            axis.legend(fontsize=7, frameon=False)
+        return figure
+
+
+def _shapes(rows: Rows, model: str) -> list[tuple[int, int]]:
+    return list(dict.fromkeys((r["layers"], r["heads"]) for r in select(rows, model=model)))
+
+
+def _ladder(rows: Rows, what: str) -> dict[int, dict[str, int]]:
+    """The AlgoFormers that differ in layers alone (the heads most of them have), or in heads alone."""
+    shapes = _shapes(rows, "algoformer")
+    other = 1 if what == "layers" else 0
+    common = max({s[other] for s in shapes}, key=lambda v: sum(s[other] == v for s in shapes))
+    return {
+        shape[1 - other]: {"layers": shape[0], "heads": shape[1]}
+        for shape in sorted(shapes)
+        if shape[other] == common
+    }

@@ -1,0 +1,140 @@
+"""What the experiments of ALGO's Section 5 share: three tasks, three models, errors by position and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from statistics import fmean
+from typing import Any, TypeVar
+
+import torch
+
+from icgd.experiments.cells import Cell, training_cell
+from icgd.experiments.experiment import Row, Rows
+from icgd.experiments.measures import evaluation_prompts, predictions
+from icgd.experiments.over_seeds import select
+from icgd.experiments.trained_size import TrainedSize
+from icgd.training.metrics import loss_per_position
+from icgd.training.tasks import build_task
+from icgd.training.trainer import Trained, training_seconds
+
+REGRESSION, SERIES, CHAIN = "representation_regression", "autoregression", "mlp_chain"
+TASK_NAMES = {REGRESSION: "regression with representation", SERIES: "AR(q)", CHAIN: "CoT with MLPs"}
+KINDS = ("standard", "looped", "algoformer")
+PROMPTS_SEED = 1
+"""Of the prompts that everything is measured on."""
+LAST_POSITIONS = 3
+"""How many of the last positions an error at the end of a prompt is averaged over."""
+
+DIFFERS = (
+    "The paper leaves open: heads and batch size of the default model, slope, widths and weights of the fixed "
+    "network phi, the scale of A, whether the loop is given its input anew. Here: leaky slope 0.1, Gaussian "
+    "weights, Var(y) = 1, injection h + P in looped and AlgoFormer models.",
+    "Its Equation 6 divides T - T0 + 1 terms by T - T0; here it is their mean.",
+    "Scales below `paper` use fewer dimensions, smaller models and fewer steps, GPT-2's initial deviation 0.02 "
+    "replaced by 1/sqrt(width), and a cosine schedule; models are compared at equal steps, which are not equal "
+    "costs: the seconds stand beside.",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgoSize(TrainedSize):
+    """Settings of Section 5.
+
+    n_points         examples of a regression prompt
+    loops, window    T and dT of looped and AlgoFormer models, whose stacks have `n_layer` blocks each
+    standard_layers  blocks of the standard model
+    """
+
+    loops: int
+    window: int
+    standard_layers: int
+
+    def model(self, kind: str, **changes: Any) -> dict[str, Any]:
+        """A model of this kind, as a configuration has it."""
+        made: dict[str, Any] = {"kind": kind}
+        if kind == "standard":
+            made["n_layer"] = self.standard_layers
+        else:
+            made |= {"loops": self.loops, "window": self.window}
+        return made | changes
+
+
+Sized = TypeVar("Sized", bound=AlgoSize)
+
+
+def resized(kind: type[Sized], of: AlgoSize, **changes: Any) -> Sized:
+    """Another experiment's settings with changes; what `kind` does not have is left out."""
+    names = {field.name for field in fields(kind)}
+    told = {name: value for name, value in of.settings().items() if name in names}
+    return kind(**{**told, **changes})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSize(AlgoSize):
+    """Settings of all three tasks.
+
+    series_points          entries of a series
+    chain_layers, chains   states of a chain after its first, and chains of a prompt
+    """
+
+    series_points: int
+    chain_layers: int
+    chains: int
+
+    def task(self, name: str) -> tuple[dict[str, Any], int, str]:
+        """A task, the positions of its prompts, and their layout."""
+        if name == SERIES:
+            return {"name": name}, self.series_points, "series"
+        if name == CHAIN:
+            points = self.chains * (self.chain_layers + 1) - 1
+            return {"name": name, "n_layers": self.chain_layers}, points, "series"
+        return {"name": name}, self.n_points, "interleaved"
+
+
+def model_cell(
+    size: AlgoSize, model: dict[str, Any], task: dict[str, Any], seed: int, key: dict[str, Any],
+    *, n_points: int | None = None, loops: Sequence[int] | None = None,
+) -> Cell:  # fmt: skip
+    """Train a model and measure its errors after so many loops (as trained unless given)."""
+    config = size.config(model=model, task=task, seed=seed, n_points=n_points)
+    options = {"n_prompts": size.prompts, "loops": list(loops or [model.get("loops", 1)])}
+    return training_cell({**key, "seed": seed}, config, f"{__name__}:errors", options)
+
+
+def errors(trained: Trained, *, n_prompts: int, loops: Sequence[int]) -> dict[str, Any]:
+    """Mean squared errors by position after each number of loops; size and cost of the training beside."""
+    task, training = build_task(trained.config.task), trained.config.training
+    batches = evaluation_prompts(task, training.n_points, n_prompts, PROMPTS_SEED)
+    targets, counted = torch.cat([b.ys for b in batches]), batches[0].counted
+    made = {
+        str(t): loss_per_position(predictions(trained.model, batches, t), targets).tolist()
+        for t in loops
+    }
+    return {
+        "error": made,
+        "counted": [True] * training.n_points if counted is None else counted.tolist(),
+        "parameters": sum(p.numel() for p in trained.model.parameters()),
+        "training_seconds": training_seconds(trained.directory),
+        "train_loss": trained.loss,
+    }
+
+
+# -- reading rows -----------------------------------------------------------------------------------------
+
+
+def curve_of(row: Row, loops: int | None = None) -> list[float]:
+    """Errors at the counted positions, after the trained number of loops unless given."""
+    by_loops = row["error"]
+    values = next(iter(by_loops.values())) if loops is None else by_loops[str(loops)]
+    return [v for v, counts in zip(values, row["counted"], strict=True) if counts]
+
+
+def end_error(row: Row, loops: int | None = None) -> float:
+    """The mean error over the last counted positions."""
+    return fmean(curve_of(row, loops)[-LAST_POSITIONS:])
+
+
+def end_errors(rows: Rows, **key: Any) -> list[float]:
+    """Errors at the end of the prompts, one per seed."""
+    return [end_error(row) for row in select(rows, **key)]

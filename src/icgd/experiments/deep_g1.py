@@ -1,0 +1,221 @@
+"""DEEP, Appendix G.1: networks of 3, 4 and 6 layers learned in context, against prompt length and mixture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from icgd.experiments.cells import Cell
+from icgd.experiments.drawing import curve, legend_below, panels, title
+from icgd.experiments.experiment import Claim, Experiment, ResultTable, Rows, Scale
+from icgd.experiments.networks_in_context import (
+    ATTENTIONS,
+    BEST,
+    LAST,
+    LINEAR,
+    MATCHES,
+    NetworkSize,
+    baseline_at,
+    baseline_cell,
+    baseline_curves,
+    ends,
+    model_cell,
+    model_curves,
+)
+from icgd.experiments.over_seeds import all_agree, combined, distinct, told
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MIXTURES = {
+    "1 : 0": (1.0, 0.0),
+    "0.9 : 0.1": (0.9, 0.1),
+    "0.7 : 0.3": (0.7, 0.3),
+    "0.5 : 0.5": (0.5, 0.5),
+}
+TRAINED = "1 : 0"
+PAPER = NetworkSize(
+    seeds=3, n_dims=20, n_points=51, n_layer=12, n_head=8, n_embd=256, d_mlp=256, init_std=0.02, steps=500_000,
+    batch=64, rate=1e-4, schedule="constant", prompts=6400, width=200, tested_points=76, baseline_prompts=6400,
+    baseline_every=5,
+)  # fmt: skip
+OVERNIGHT = NetworkSize(
+    seeds=3, n_dims=8, n_points=41, n_layer=4, n_head=4, n_embd=64, init_std=0.125, steps=10_000, batch=64,
+    rate=1e-3, prompts=2048, width=100, tested_points=61, baseline_prompts=256, baseline_every=10,
+)  # fmt: skip
+LAPTOP = NetworkSize(
+    seeds=3, n_dims=5, n_points=26, n_layer=3, n_head=4, n_embd=64, init_std=0.125, steps=2000, batch=32,
+    rate=1e-3, prompts=1024, width=50, tested_points=39, baseline_prompts=128, baseline_every=6,
+)  # fmt: skip
+SMOKE = NetworkSize(
+    seeds=1, n_dims=2, n_points=6, n_layer=1, n_head=2, n_embd=8, init_std=0.3, steps=12, batch=8,
+    rate=1e-3, prompts=64, width=8, tested_points=9, baseline_prompts=16, baseline_every=4,
+)  # fmt: skip
+DIFFERS = (
+    "The paper gives neither the width of the networks that make the targets nor their scale. Here they are as "
+    "wide as its baseline networks, and every prompt's targets are standardised: unscaled outputs are of size "
+    "1000 and more.",
+    "R2 is pooled over prompts at each position; the paper does not say how its mean R2 is formed.",
+    "Its networks trained on the prompt report the best of 100 epochs, chosen on the test query: an oracle's "
+    "choice. The last epoch stands beside it.",
+    "Least squares with an intercept stands beside it too: targets are close to linear, so it is the "
+    "baseline to beat.",
+    "Position embeddings beyond the trained length are as they were drawn at the start, as in the GPT-2 "
+    "backbone of the paper.",
+    "Scales below `paper` use fewer dimensions, smaller models and fewer steps, GPT-2's initial deviation 0.02 "
+    "replaced by 1/sqrt(width), and a cosine schedule.",
+)
+
+
+class DeepG1(Experiment):
+    """R2 against the number of examples, for ReLU and softmax transformers and four mixtures of inputs."""
+
+    name: ClassVar = "deep-g1"
+    paper: ClassVar = "DEEP"
+    where: ClassVar = "Appendix G.1, Figures 1 and 2"
+    title: ClassVar = "networks of 3, 4 and 6 layers learned in context"
+    differs: ClassVar = DIFFERS
+    sizes: ClassVar = {"smoke": SMOKE, "laptop": LAPTOP, "overnight": OVERNIGHT, "paper": PAPER}
+    depths: ClassVar = (3, 4, 6)
+
+    def cells(self, scale: Scale) -> list[Cell]:
+        """A training per depth, attention and seed; baselines per depth, mixture and seed."""
+        size: NetworkSize = self.size(scale)
+        tests = {name: {"data": _mixture(*w)} for name, w in MIXTURES.items()}
+        made = []
+        for seed in range(size.seeds):
+            for n in self.depths:
+                task = size.network_task(n)
+                made += [
+                    model_cell(size, attention, seed, task, tests, {"n_layers": n})
+                    for attention in ATTENTIONS
+                ]
+                made += [
+                    baseline_cell(size, seed, n, {**task, **change}, {"n_layers": n, "test": name})
+                    for name, change in tests.items()
+                ]
+        return made
+
+    def tables(self, rows: Rows) -> list[ResultTable]:
+        """R2 at the longest trained prompt, by mixture; and beyond it."""
+        end, longest = ends(rows)
+        lines, beyond = [], []
+        for n in distinct(rows, "n_layers"):
+            for attention in ATTENTIONS:
+                curves = {
+                    m: model_curves(rows, m, n_layers=n, attention=attention) for m in MIXTURES
+                }
+                lines.append(
+                    (
+                        f"{n}",
+                        f"{attention} transformer",
+                        *(told([c[end] for c in curves[m]]) for m in MIXTURES),
+                    )
+                )
+                beyond.append(
+                    (
+                        f"{n}",
+                        f"{attention} transformer",
+                        *(told([c[at] for c in curves[TRAINED]]) for at in (end, longest)),
+                    )
+                )
+            for name in (BEST, LAST, LINEAR):
+                at_end = [told(baseline_at(rows, name, end, n_layers=n, test=m)) for m in MIXTURES]
+                lines.append((f"{n}", name, *at_end))
+                both = [
+                    told(baseline_at(rows, name, at, n_layers=n, test=TRAINED))
+                    for at in (end, longest)
+                ]
+                beyond.append((f"{n}", name, *both))
+        return [
+            ResultTable(
+                f"R2 with {end} examples, the longest prompt of the training, by weights of the two Gaussians",
+                ("Layers", "Predictor", *MIXTURES), tuple(lines),
+            ),
+            ResultTable(
+                f"R2 on the trained mixture with {end} and with {longest} examples",
+                ("Layers", "Predictor", f"{end}", f"{longest}"), tuple(beyond),
+            ),
+        ]  # fmt: skip
+
+    def claims(self, rows: Rows) -> list[Claim]:
+        """Four statements of the appendix."""
+        end, longest = ends(rows)
+        cases = [(n, a) for n in distinct(rows, "n_layers") for a in ATTENTIONS]
+        gaps = {at: [_gap(rows, n, a, at) for n, a in cases] for at in (end, longest)}
+        within, beyond = (
+            combined([all_agree([g >= -MATCHES for g in gap]) for gap in gaps[at]])
+            for at in (end, longest)
+        )
+        decline, drops = [], []
+        for n, a in cases:
+            at_end = [
+                [c[end] for c in model_curves(rows, m, n_layers=n, attention=a)] for m in MIXTURES
+            ]
+            seeds = list(zip(*at_end, strict=True))
+            decline.append(all_agree([list(s) == sorted(s, reverse=True) for s in seeds]))
+            drops += [s[0] - s[-1] for s in seeds]
+        softmax = [
+            c
+            for n in distinct(rows, "n_layers")
+            for c in model_curves(rows, TRAINED, n_layers=n, attention="softmax")
+        ]
+        return [
+            Claim(
+                "transformers match networks trained on the prompt",
+                f"in context as good as networks trained on the prompt (here: R2 at most {MATCHES} lower)",
+                f"R2 minus the network's best with {end} examples: "
+                f"{told([g for gap in gaps[end] for g in gap])}",
+                within,
+            ),
+            Claim(
+                "and on prompts longer than trained",
+                "the same beyond the trained length",
+                f"with {longest} examples: {told([g for gap in gaps[longest] for g in gap])}",
+                beyond,
+            ),
+            Claim(
+                "softmax transformers decline beyond the trained length",
+                "the softmax transformer's R2 falls beyond the trained length",
+                f"change from {end} to {longest} examples: {told([c[longest] - c[end] for c in softmax])}",
+                all_agree([c[longest] < c[end] for c in softmax]),
+            ),
+            Claim(
+                "R2 falls as the mixture departs from the trained one",
+                "the farther the test mixture from N(-2, I), the lower R2",
+                f"R2 lost from 1 : 0 to 0.5 : 0.5: {told(drops)}",
+                combined(decline),
+            ),
+        ]  # fmt: skip
+
+    def draw(self, rows: Rows) -> Figure:
+        """A row of panels per attention, a column per depth."""
+        depths = distinct(rows, "n_layers")
+        end, longest = ends(rows)
+        figure, axes = panels(len(ATTENTIONS), len(depths))
+        for r, attention in enumerate(ATTENTIONS):
+            for c, n in enumerate(depths):
+                axis = axes[r][c]
+                for i, mixture in enumerate(MIXTURES):
+                    seeds = model_curves(rows, mixture, n_layers=n, attention=attention)
+                    curve(axis, range(longest + 1), seeds, f"transformer, {mixture}", i)
+                    at, best = baseline_curves(rows, BEST, n_layers=n, test=mixture)
+                    curve(axis, at, best, f"network, {mixture}", i, 1, marker=".")
+                at, linear = baseline_curves(rows, LINEAR, n_layers=n, test=TRAINED)
+                curve(axis, at, linear, f"least squares, {TRAINED}", 6, 2)
+                axis.axvline(end, color="0.6", linewidth=0.8)
+                axis.set_ylim(-0.5, 1.0)
+                title(axis, f"{n} layers, {attention}", "examples", "R2" if c == 0 else "")
+        legend_below(figure, axes[0][0], 5)
+        return figure
+
+
+def _mixture(first: float, second: float) -> dict[str, object]:
+    parts = [{"kind": "gaussian", "mean": mean} for mean in (-2.0, 2.0)]
+    return {"kind": "mixture", "components": parts, "weights": [first, second]}
+
+
+def _gap(rows: Rows, n: int, attention: str, at: int) -> list[float]:
+    """R2 of the transformer minus the best of the network on the trained mixture, seed by seed."""
+    ours = [c[at] for c in model_curves(rows, TRAINED, n_layers=n, attention=attention)]
+    theirs = baseline_at(rows, BEST, at, n_layers=n, test=TRAINED)
+    return [a - b for a, b in zip(ours, theirs, strict=True)]

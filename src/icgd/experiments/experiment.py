@@ -1,0 +1,115 @@
+"""What an experiment is: cells at four scales, and what is made of their rows.
+
+Everything after the cells (tables, claims, figure) is a function of the rows alone, so a recorded experiment
+can be judged and drawn again without running it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+from icgd.errors import InvalidParameter
+from icgd.experiments.cells import Cell
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Scale = Literal["smoke", "laptop", "overnight", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper beside what was measured.
+
+    short  a few words, for the verdict
+    paper  what the paper says, in our words
+    found  the numbers
+    holds  None: these runs do not decide it, for instance because seeds disagree
+    """
+
+    short: str
+    paper: str
+    found: str
+    holds: bool | None
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table of a results page; cells are what is printed."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What a scale chooses; experiments add their own settings.
+
+    seeds  number of seeds: 0, 1, ..
+    """
+
+    seeds: int
+
+    def settings(self) -> dict[str, Any]:
+        """Names and values, for the table of scales."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Experiment(ABC):
+    """One figure of a paper, or a few that belong together.
+
+    name     of the command
+    paper    short name: COT, DEEP, LSA, ALGO, BRIDGE
+    where    section and figures
+    title    what is shown
+    differs  what is not as in the paper, and why
+    sizes    settings of each scale
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    where: ClassVar[str]
+    title: ClassVar[str]
+    differs: ClassVar[tuple[str, ...]] = ()
+    sizes: ClassVar[Mapping[Scale, Size]]
+
+    def size(self, scale: str) -> Any:
+        """The settings of a scale."""
+        for name, size in self.sizes.items():
+            if name == scale:
+                return size
+        raise InvalidParameter("--scale", scale, f"be one of {', '.join(self.sizes)}")
+
+    @abstractmethod
+    def cells(self, scale: Scale) -> list[Cell]:
+        """Independent pieces of work, whose rows are all that is kept."""
+
+    @abstractmethod
+    def tables(self, rows: Rows) -> list[ResultTable]:
+        """What the rows say, in numbers."""
+
+    @abstractmethod
+    def claims(self, rows: Rows) -> list[Claim]:
+        """What the paper says, held against the rows."""
+
+    @abstractmethod
+    def draw(self, rows: Rows) -> Figure:
+        """The figure."""
+
+
+def verdict(claims: Sequence[Claim]) -> str:
+    """One plain sentence or a few: what reproduced and what did not.
+
+    >>> verdict([Claim("deeper is better", "", "", True), Claim("no decline", "", "", None)])
+    'Reproduced: deeper is better. Not decided: no decline.'
+    """
+    kinds = (("Reproduced", True), ("Not reproduced", False), ("Not decided", None))
+    told = [(word, [c.short for c in claims if c.holds is holds]) for word, holds in kinds]
+    return " ".join(f"{word}: {'; '.join(found)}." for word, found in told if found)

@@ -1,0 +1,157 @@
+"""What the experiments of DEEP's Appendix G share: targets are N-layer networks, one per prompt.
+
+Models are judged by R2 at every prompt length, beside networks trained on the prompt and least squares on
+the same prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from icgd.experiments.cells import Cell, Workplace, training_cell
+from icgd.experiments.experiment import Rows
+from icgd.experiments.measures import evaluation_prompts, predictions
+from icgd.experiments.over_seeds import select
+from icgd.experiments.trained_size import TrainedSize
+from icgd.training.baselines import LeastSquares, PromptNetwork
+from icgd.training.batch import Batch
+from icgd.training.metrics import r2_per_position
+from icgd.training.tasks import Task, TaskConfig, build_task
+from icgd.training.trainer import Trained
+
+ATTENTIONS = ("relu", "softmax")
+MATCHES = 0.05
+"""How far below a trained network's R2 counts as matching it."""
+PROMPTS_SEED = 1
+"""Of the prompts that everything is measured on."""
+BEST, LAST, LINEAR = "network, best epoch", "network, last epoch", "least squares"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSize(TrainedSize):
+    """Settings of Appendix G.
+
+    width            of the networks that make the targets, and of those trained on the prompt
+    tested_points    length of the prompts on which models are measured
+    baseline_prompts, baseline_every  on how many prompts networks are trained, and at every how many-th length
+    """
+
+    width: int
+    tested_points: int
+    baseline_prompts: int
+    baseline_every: int
+
+    @property
+    def lengths(self) -> list[int]:
+        """Numbers of examples at which networks are trained: multiples, and both ends of the test."""
+        ends = {self.n_points - 1, self.tested_points - 1}
+        return sorted(
+            ends | set(range(self.baseline_every, self.tested_points, self.baseline_every))
+        )
+
+    def network_task(self, n_layers: int, **more: Any) -> dict[str, Any]:
+        """Targets of N-layer networks."""
+        return {
+            "name": "network_regression",
+            "n_layers": n_layers,
+            "hidden_layer_size": self.width,
+            **more,
+        }
+
+
+def model_cell(
+    size: NetworkSize, attention: str, seed: int, task: dict[str, Any], tests: dict[str, dict[str, Any]],
+    key: dict[str, Any], **model: Any,
+) -> Cell:  # fmt: skip
+    """Train a transformer on `task`, measure it on each of `tests` (changes of the task by name)."""
+    config = size.config(
+        model={"attention": attention, "n_positions": size.tested_points, **model},
+        task=task,
+        seed=seed,
+    )
+    options = {"tests": tests, "n_points": size.tested_points, "n_prompts": size.prompts}
+    key = {"predictor": "transformer", "attention": attention, "seed": seed, **key}
+    return training_cell(key, config, f"{__name__}:r2_of_a_model", options)
+
+
+def baseline_cell(
+    size: NetworkSize, seed: int, n_layers: int, task: dict[str, Any], key: dict[str, Any]
+) -> Cell:
+    """Networks trained on prompts of `task`, and least squares."""
+    options = {
+        "task": {"n_dims": size.n_dims, **task}, "n_layers": n_layers, "width": size.width, "seed": seed,
+        "n_points": size.tested_points, "n_prompts": size.baseline_prompts, "lengths": size.lengths,
+    }  # fmt: skip
+    key = {"predictor": "baselines", "seed": seed, **key}
+    return Cell(key, f"{__name__}:r2_of_baselines", options)
+
+
+def r2_of_a_model(
+    trained: Trained, *, tests: dict[str, dict[str, Any]], n_points: int, n_prompts: int
+) -> dict[str, Any]:
+    """R2 by number of examples for every test, and the last training loss."""
+    told = trained.config.task.model_dump(mode="json")
+    found = {}
+    for name, change in tests.items():
+        batches = evaluation_prompts(_task({**told, **change}), n_points, n_prompts, PROMPTS_SEED)
+        targets = torch.cat([b.ys for b in batches])
+        found[name] = r2_per_position(predictions(trained.model, batches), targets).tolist()
+    points = trained.config.training.n_points
+    return {"r2": found, "train_loss": trained.loss, "trained_points": points}
+
+
+def r2_of_baselines(
+    place: Workplace, *, task: dict[str, Any], n_layers: int, width: int, seed: int, n_points: int,
+    n_prompts: int, lengths: Sequence[int],
+) -> dict[str, Any]:  # fmt: skip
+    """R2 of networks trained on the prompt and of least squares, at some numbers of examples."""
+    torch.set_num_threads(1)
+    batches = evaluation_prompts(_task(task), n_points, n_prompts, PROMPTS_SEED)
+    whole = Batch(torch.cat([b.xs for b in batches]), torch.cat([b.ys for b in batches]))
+    network = PromptNetwork(n_layers=n_layers, hidden_layer_size=width, seed=seed)
+    fit = network.fit(whole, lengths)
+    linear = LeastSquares(features=with_constant)(whole)[:, list(lengths)]
+    made = {BEST: fit.best, LAST: fit.last, LINEAR: linear}
+    r2 = {name: r2_per_position(p, fit.targets).tolist() for name, p in made.items()}
+    return {"lengths": list(lengths), "r2": r2}
+
+
+def with_constant(batch: Batch) -> Tensor:
+    """Inputs and a 1: least squares with an intercept."""
+    return torch.cat([batch.xs, torch.ones_like(batch.xs[..., :1])], -1)
+
+
+def _task(told: dict[str, Any]) -> Task:
+    return build_task(TaskConfig.model_validate(told))
+
+
+# -- reading rows -----------------------------------------------------------------------------------------
+
+
+def model_curves(rows: Rows, test: str, **key: Any) -> list[list[float]]:
+    """R2 by number of examples, one curve per seed."""
+    return [row["r2"][test] for row in select(rows, predictor="transformer", **key)]
+
+
+def baseline_curves(rows: Rows, name: str, **key: Any) -> tuple[list[int], list[list[float]]]:
+    """Numbers of examples, and a curve per seed."""
+    found = select(rows, predictor="baselines", **key)
+    return list(found[0]["lengths"]), [row["r2"][name] for row in found]
+
+
+def baseline_at(rows: Rows, name: str, length: int, **key: Any) -> list[float]:
+    """R2 of a baseline at one number of examples, for every seed."""
+    lengths, curves = baseline_curves(rows, name, **key)
+    return [curve[lengths.index(length)] for curve in curves]
+
+
+def ends(rows: Rows) -> tuple[int, int]:
+    """The numbers of examples at the end of the trained and of the tested prompts."""
+    row = select(rows, predictor="transformer")[0]
+    (curve, *_) = row["r2"].values()
+    return int(row["trained_points"]) - 1, len(curve) - 1

@@ -1,0 +1,84 @@
+"""Numbers over seeds: how they are told, and when an ordering is decided."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from icgd.experiments.experiment import Row, Rows
+
+ENOUGH = 3
+"""Seeds an ordering needs: fewer decide nothing."""
+
+
+def select(rows: Rows, **values: Any) -> list[Row]:
+    """The rows that have these values, in their order.
+
+    >>> select([{"a": 1, "b": 2}, {"a": 3, "b": 2}], a=3)
+    [{'a': 3, 'b': 2}]
+    """
+    return [row for row in rows if all(row.get(k) == v for k, v in values.items())]
+
+
+def distinct(rows: Rows, key: str) -> list[Any]:
+    """The values of a column in the order of their first row; rows without it are passed over."""
+    return list(dict.fromkeys(row[key] for row in rows if key in row))
+
+
+def told(values: Sequence[float], digits: int = 3) -> str:
+    """Median and range of a number over seeds.
+
+    >>> told([0.5, 0.25, 1.0]), told([2.0]), told([])
+    ('0.5 (0.25..1)', '2', 'none')
+    """
+    if not values:
+        return "none"
+    middle = f"{statistics.median(values):.{digits}g}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):.{digits}g}..{max(values):.{digits}g})"
+
+
+def all_agree(facts: Sequence[bool]) -> bool | None:
+    """True or False if every seed says so and there are enough of them, else None.
+
+    >>> all_agree([True, True, True]), all_agree([False] * 3), all_agree([True, False, True])
+    (True, False, None)
+    >>> all_agree([True]) is None
+    True
+    """
+    if len(facts) < ENOUGH or len(set(facts)) != 1:
+        return None
+    return facts[0]
+
+
+def smaller(first: Sequence[float], second: Sequence[float]) -> bool | None:
+    """Whether the first is smaller than the second, seed by seed; None unless all seeds agree."""
+    return all_agree([a < b for a, b in zip(first, second, strict=True)])
+
+
+def combined(facts: Sequence[bool | None]) -> bool | None:
+    """True if all hold, False if all fail, else None: what a claim over several cases comes to.
+
+    >>> combined([True, True]), combined([False, False]), combined([True, None]), combined([True, False])
+    (True, False, None, None)
+    """
+    return facts[0] if facts and len(set(facts)) == 1 else None
+
+
+def median_curve(curves: Sequence[Sequence[float]]) -> list[float]:
+    """Position by position; NaN where no seed has a number."""
+    return [_over(statistics.median, column) for column in zip(*curves, strict=True)]
+
+
+def range_curve(curves: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
+    """Least and largest, position by position."""
+    columns = list(zip(*curves, strict=True))
+    return [_over(min, c) for c in columns], [_over(max, c) for c in columns]
+
+
+def _over(function: Callable[[list[float]], float], values: Sequence[float]) -> float:
+    finite = [v for v in values if v is not None and math.isfinite(v)]
+    return function(finite) if finite else math.nan

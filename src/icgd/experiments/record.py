@@ -1,0 +1,88 @@
+"""Records: what an experiment gave, as one JSON file from which its page and figure are made.
+
+Laptop-scale records come with the package; `icgd reproduce --list` and the results pages read them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from icgd.atomic import write_text
+from icgd.errors import InvalidFile
+from icgd.experiments.experiment import Scale
+
+DIGITS = 5
+"""Significant digits that are kept."""
+
+
+class Record(BaseModel):
+    """One run of an experiment.
+
+    command  what makes it again
+    seconds  work of all cells, trained models that were there before included, divided by the workers
+    rows     one per cell
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["icgd-reproduction/1"] = "icgd-reproduction/1"
+    name: str
+    scale: Scale
+    command: str
+    seeds: int
+    workers: int
+    seconds: float
+    torch: str
+    icgd: str
+    rows: list[dict[str, Any]]
+
+    def write(self, path: Path) -> None:
+        """As JSON, whole or not at all; one row per line, so that differences can be read."""
+        told = rounded(self.model_dump(mode="json"))
+        rows = ",\n".join(json.dumps(row) for row in told.pop("rows"))
+        head = json.dumps(told, indent=1)[:-2]
+        write_text(path, f'{head},\n "rows": [\n{rows}\n]\n}}\n')
+
+
+def read_record(path: Path) -> Record:
+    """A record from its file."""
+    try:
+        return Record.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidFile(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (ValidationError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidFile(f"{path} is no record of an experiment: {reason}.") from error
+
+
+def recorded_path(name: str) -> Path:
+    """Where the record of an experiment is kept in the package."""
+    folder = resources.files("icgd.experiments").joinpath("recorded", f"{name}.json")
+    return Path(str(folder))
+
+
+def recorded(name: str) -> Record | None:
+    """The record that comes with the package, if there is one."""
+    path = recorded_path(name)
+    return read_record(path) if path.is_file() else None
+
+
+def rounded(value: Any) -> Any:
+    """Floats with few digits, NaN as None; everything else as it is.
+
+    >>> rounded({"a": [0.123456789, float("nan"), 3]})
+    {'a': [0.12346, None, 3]}
+    """
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    return value

@@ -1,0 +1,31 @@
+"""Every experiment under its name."""
+
+from __future__ import annotations
+
+import difflib
+
+from icgd.errors import InvalidParameter
+from icgd.experiments.algo_fig2 import AlgoFig2
+from icgd.experiments.algo_fig3 import AlgoFig3
+from icgd.experiments.algo_fig4 import AlgoFig4
+from icgd.experiments.algo_fig5 import AlgoFig5
+from icgd.experiments.deep_g1 import DeepG1
+from icgd.experiments.deep_g2 import DeepG2
+from icgd.experiments.deep_g3 import DeepG3
+from icgd.experiments.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        DeepG1(), DeepG2(), DeepG3(), AlgoFig2(), AlgoFig3(), AlgoFig4(), AlgoFig5(),
+    )
+}  # fmt: skip
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of this name."""
+    if name not in EXPERIMENTS:
+        near = difflib.get_close_matches(name, list(EXPERIMENTS), 1)
+        remedy = f"Did you mean {near[0]}?" if near else ""
+        raise InvalidParameter("NAME", name, f"be one of {', '.join(EXPERIMENTS)}", remedy=remedy)
+    return EXPERIMENTS[name]

@@ -1,0 +1,57 @@
+"""`icgd reproduce`: run an experiment at a scale and write its record, table, figure and page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from icgd.atomic import write_text, write_whole
+from icgd.experiments.cells import Cell, run_cells, seconds_of, write_table
+from icgd.experiments.executors import make_executor
+from icgd.experiments.experiment import Experiment, Scale
+from icgd.experiments.page import page
+from icgd.experiments.record import Record, rounded
+
+FIGURE = "figure.png"
+RECORD = "record.json"
+PAGE = "page.md"
+TABLE = "results.parquet"
+
+
+def reproduce(
+    experiment: Experiment, scale: Scale, *, out: Path, executor: str = "joblib", workers: int = 2,
+    on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None,
+) -> Record:  # fmt: skip
+    """Run what has not been run yet; everything is in `out`/NAME-SCALE.
+
+    Trained models are kept in `out`/models, where other experiments find them.
+    """
+    import torch
+
+    from icgd._version import __version__
+
+    cells, place = experiment.cells(scale), out / f"{experiment.name}-{scale}"
+    place.mkdir(parents=True, exist_ok=True)
+    runner = make_executor(executor, workers)
+    rows = run_cells(cells, place / "cells", runner, on_done, models=out / "models")
+    record = Record(
+        name=experiment.name, scale=scale, seeds=experiment.size(scale).seeds, workers=workers,
+        command=f"icgd reproduce {experiment.name} --scale {scale}",
+        seconds=seconds_of(cells, place / "cells") / workers,
+        torch=torch.__version__.split("+")[0], icgd=__version__, rows=rounded(rows),
+    )  # fmt: skip
+    record.write(place / RECORD)
+    write_table(rows, place / TABLE)
+    write_figure(experiment, record, place / FIGURE)
+    write_text(place / PAGE, page(experiment, record, FIGURE))
+    return record
+
+
+def write_figure(experiment: Experiment, record: Record, path: Path) -> None:
+    """The figure of a record."""
+    figure = experiment.draw(record.rows)
+    # No date or version in the file: the same record gives the same bytes.
+    write_whole(
+        path, lambda there: figure.savefig(there, format="png", metadata={"Software": None})
+    )
