@@ -1,0 +1,157 @@
+"""`icgd reproduce`: bad input is one line and writes nothing; neither do the list and the estimate."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from icgd.cli import app
+from icgd.experiments.experiment import SCALES
+from icgd.experiments.registry import EXPERIMENTS
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A directory with one file in it, where everything happens."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-file").write_text("mine")
+    return tmp_path
+
+
+def nothing_new(where) -> bool:
+    return [p.name for p in where.iterdir()] == ["a-file"] and (
+        where / "a-file"
+    ).read_text() == "mine"
+
+
+NAME = next(iter(EXPERIMENTS))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["`NAME`", *EXPERIMENTS, "all"]),
+        (["deep-g4"], ["'deep-g4'", "Did you mean deep-g"]),
+        (["algofig2"], ["'algofig2'", "Did you mean algo-fig2?"]),
+        (["ALGO-FIG5"], ["'ALGO-FIG5'", *EXPERIMENTS]),
+        (["nothing-like-it"], ["'nothing-like-it'", *EXPERIMENTS]),
+        ([NAME, "--scale", "huge"], ["--scale", "'huge'", *SCALES]),
+        (["all", "--scale", ""], ["--scale", "''", *SCALES]),
+        ([NAME, "--executor", "slurm"], ["--executor", "'slurm'", "joblib, ray"]),
+        ([NAME, "--workers", "0"], ["--workers", "0", ">= 1"]),
+        ([NAME, "--workers", "-2"], ["--workers", "-2"]),
+        ([NAME, "--workers", "many"], ["'--workers'", "'many'"]),
+        ([NAME, "--out", "a-file"], ["--out", "a-file", "directory"]),
+        ([NAME, "--out", "a-file/deep"], ["--out", "a-file"]),
+        ([NAME, "--estimate", "--out", "a-file"], ["--out", "a-file"]),
+        ([NAME, "--seeds", "5"], ["--seeds"]),
+        ([NAME, "deep-g2"], ["deep-g2"]),
+    ],
+    ids=lambda v: " ".join(v)[:30] or "no name",
+)
+def test_bad_input_is_one_line_and_writes_nothing(here, icgd_command, arguments, words):
+    said = icgd_command("reproduce", *arguments)
+    assert said.exit_code == 2
+    assert said.stdout == ""
+    (line,) = said.stderr.splitlines()
+    assert line.startswith("icgd: error: ")
+    assert "Traceback" not in line
+    for word in words:
+        assert word in line
+    assert nothing_new(here)
+
+
+def test_a_scale_is_checked_before_anything_is_run_or_timed(here, icgd_command, monkeypatch):
+    from icgd.experiments import estimate
+
+    monkeypatch.setattr(estimate, "_cost_of_a_step", lambda config: pytest.fail("a step was timed"))
+    assert icgd_command("reproduce", "all", "--scale", "small").exit_code == 2
+    assert nothing_new(here)
+
+
+def test_the_list_shows_every_experiment_and_writes_nothing(here):
+    said = CliRunner().invoke(app, ["reproduce", "--list"], env={"COLUMNS": "250"})
+    assert said.exit_code == 0
+    for experiment in EXPERIMENTS.values():
+        (line,) = [x for x in said.stdout.splitlines() if re.search(rf"│ {experiment.name} +│", x)]
+        assert f"{experiment.paper}, {experiment.where}" in line
+        assert experiment.title in line
+    assert nothing_new(here)
+
+
+def test_names_are_not_broken_in_a_narrow_terminal(here):
+    """They are what has to be typed."""
+    said = CliRunner().invoke(app, ["reproduce", "--list"], env={"COLUMNS": "80"})
+    for name in EXPERIMENTS:
+        assert name in said.stdout
+
+
+@pytest.mark.parametrize("name", ["deep-g3", "algo-fig3"])
+def test_an_estimate_is_told_and_nothing_is_written(here, icgd_command, name):
+    said = icgd_command("reproduce", name, "--scale", "smoke", "--estimate", "--out", "out")
+    assert said.exit_code == 0
+    cells = EXPERIMENTS[name].cells("smoke")
+    steps = sum(c.config.training.train_steps for c in cells)
+    assert f"{len(cells)} trainings, {steps} steps, " in said.stdout
+    assert "with 2 workers" in said.stdout
+    assert f"and {len(cells)} cells in all" in said.stdout
+    assert "Page:" not in said.stdout
+    assert nothing_new(here)
+
+
+def test_all_estimates_every_experiment_at_the_papers_scale(here, icgd_command, monkeypatch):
+    """With a made-up cost of a step: the papers' models are too large to be stepped here."""
+    from icgd.experiments import estimate
+
+    monkeypatch.setattr(estimate, "_cost_of_a_step", lambda config: (1e12, 0.5))
+    said = icgd_command("reproduce", "all", "--scale", "paper", "--estimate", "--workers", "1")
+    assert said.exit_code == 0
+    for name, experiment in EXPERIMENTS.items():
+        trainings = sum(c.config is not None for c in experiment.cells("paper"))
+        told = said.stdout[said.stdout.index(f"{name} (") :].splitlines()[1]
+        assert told.startswith(f"{trainings} trainings, {trainings * 500_000:,} steps, ")
+        assert f"{trainings * 500_000 * 0.5 / 86400:.1f} days" in told
+    assert nothing_new(here)
+
+
+def test_the_cost_is_told_before_the_work_begins(here, icgd_command, monkeypatch):
+    from icgd.experiments import reproduce
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduce, "run_cells", interrupted)
+    said = icgd_command("reproduce", "deep-g3", "--scale", "smoke", "--out", "out")
+    assert said.exit_code == 130
+    assert "trainings" in said.stdout
+    assert said.stderr.startswith("icgd: interrupted")
+
+
+def test_a_cell_that_fails_is_one_line_and_the_others_are_kept(here, icgd_command, monkeypatch):
+    from icgd.errors import AssumptionViolated
+    from icgd.experiments import networks_in_context as module
+
+    def sometimes(trained, **options):
+        if trained.config.model.attention == "softmax":
+            raise AssumptionViolated("No luck\ntoday.")
+        return whole(trained, **options)
+
+    whole = module.r2_of_a_model
+    monkeypatch.setattr(module, "r2_of_a_model", sometimes)
+    options = ["--scale", "smoke", "--out", "out", "--workers", "1"]
+    said = icgd_command("reproduce", "deep-g3", *options)
+    assert said.exit_code == 2
+    line = said.stderr.splitlines()[-1]
+    assert line.startswith("icgd: error: 2 of 4 cells failed; the others are kept.")
+    assert "No luck today." in line
+    place = here / "out" / "deep-g3-smoke"
+    assert [p.name for p in place.iterdir()] == ["cells"]  # no record of half an experiment
+    assert len(list(place.glob("cells/*/result.json"))) == 2
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    again = icgd_command("reproduce", "deep-g3", *options)
+    assert again.exit_code == 0
+    assert again.stderr.count(" cells: ") == 2
+    assert (place / "record.json").is_file()
