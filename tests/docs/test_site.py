@@ -84,7 +84,7 @@ def lists_and_tables_are_not_run_together(site):
 def nav_pages():
     """Markdown files named in mkdocs.yml."""
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    return re.findall(r"[\w/]+\.md\b", text[text.index("\nnav:") :])
+    return re.findall(r"[\w/-]+\.md\b", text[text.index("\nnav:") :])
 
 
 def test_every_page_is_in_nav_once():

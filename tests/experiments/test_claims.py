@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -246,11 +247,7 @@ def test_one_seed_that_disagrees_leaves_it_open(reproduced, case):
     assert judged(case, rows).holds is None
 
 
-@pytest.mark.parametrize(
-    "case",
-    [case for case in CASES if "decline beyond" not in case.short],
-    ids=lambda c: f"{c.name}: {c.short}",
-)
+@every_claim
 def test_two_seeds_leave_it_open(reproduced, case):
     for edit in (case.better, case.worse):
         rows = replicated(reproduced(case.name).record.rows, seeds=2)
@@ -327,3 +324,20 @@ def test_every_model_takes_part_in_the_fall_of_errors(reproduced):
 def test_the_verdict_names_every_claim_once(held, said):
     claims = [Claim(short, "", "", holds) for short, holds in zip("abc", held, strict=False)]
     assert verdict(claims) == said
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_numbers_that_are_missing_decide_nothing_and_break_nothing(reproduced, name):
+    """A diverged model has no error: its record holds null, which is read as NaN."""
+    experiment, rows = find_experiment(name), replicated(reproduced(name).record.rows)
+    for row in rows:
+        for key in ("r2", "error"):
+            if key in row:
+                row[key] = {k: [math.nan] * len(curve) for k, curve in row[key].items()}
+        if "by_loops" in row:
+            row["by_loops"] = [math.nan] * len(row["by_loops"])
+    assert [claim.holds for claim in experiment.claims(rows)] == [None] * len(
+        experiment.claims(rows)
+    )
+    assert experiment.tables(rows)
+    experiment.draw(rows)

@@ -80,11 +80,11 @@ def test_seeds_of_unequal_number_are_an_error():
         smaller([1, 2, 3], [1, 2])
 
 
-def test_cases_come_to_one_only_if_all_say_the_same():
+def test_one_case_refutes_a_claim_and_all_must_confirm_it():
     for n in range(1, 5):
         for facts in itertools.product([True, False, None], repeat=n):
-            same = set(facts) in ({True}, {False})
-            assert combined(facts) is (facts[0] if same else None)
+            refuted, open_ = False in facts, None in facts
+            assert combined(facts) is (False if refuted else None if open_ else True)
     assert combined([]) is None
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import icgd
 from icgd.cli import app
-from icgd.experiments.cells import RESULT
+from icgd.experiments.cells import RESULT, run_cells
 from icgd.experiments.executors import Joblib, make_executor
 from icgd.experiments.sweep import read_sweep, sweep
 
@@ -124,3 +124,29 @@ def test_train_and_eval_on_the_command_line(tmp_path):
     done = cli.invoke(app, ["train", "--list"])
     assert "noisy_linear_small" in done.output
     assert cli.invoke(app, ["eval", str(tmp_path / "none")]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("base: noisy_linear_small\nseeds: 3", "seeds must be a list"),
+        ("base: noisy_linear_small\ngrid: [1]", "grid must hold names"),
+        ("base: noisy_linear_small\ngrid: {training.seed: [1, 2]}", "List seeds under `seeds`"),
+    ],
+)
+def test_strange_sweeps_are_one_clear_error(tmp_path, text, message):
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(icgd.InvalidFile, match=message):
+        read_sweep(tmp_path / "s.yaml")
+
+
+def test_a_result_that_is_not_there_is_no_shorter_table(file, tmp_path):
+    class Elsewhere:
+        """Workers whose directory is not this machine's."""
+
+        def run(self, function, items):
+            yield from ((item, {}) for item in items)
+
+    cells, _ = read_sweep(file)
+    with pytest.raises(icgd.InvalidFile, match="8 of 8 cells left no result"):
+        run_cells(cells, tmp_path / "cells", Elsewhere())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 import yaml
 
 import icgd
 from icgd.training.config import CurriculumAxis, load_config, make_config, presets
+from icgd.training.tasks import Gaussian
+from icgd.training.trainer import train
 
 
 def write(path, **data):
@@ -108,3 +111,59 @@ def test_files_that_are_no_configurations(tmp_path):
         load_config("noisy_linear_smal")
     with pytest.raises(icgd.InvalidParameter, match=r"--set.*a.b=c"):
         load_config("noisy_linear_small", ["training.seed"])
+
+
+def test_names_of_the_other_repository_win_when_they_are_set_by_hand():
+    config = load_config(
+        "noisy_linear_small",
+        ["training.task=linear_regression", "model.n_dims=3", "task.noise_std=null"],
+    )
+    assert (config.task.name, config.task.n_dims) == ("linear_regression", 3)
+
+
+def test_a_value_set_by_hand_replaces_what_was_there(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("task: {data: {kind: uniform, low: -1.0, high: 2.0}, n_dims: 3}\n")
+    config = load_config(path, ["task.data={kind: gaussian, mean: 1.0}"])
+    assert config.task.data == Gaussian(mean=1.0)
+    assert config.task.n_dims == 3
+    deep = load_config(
+        path, ["training.curriculum.points.start=2", "training.curriculum.points.end=9"]
+    )
+    assert (deep.training.curriculum.points.start, deep.training.curriculum.points.end) == (2, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "sets", "message"),
+    [
+        ("inherit: 5", [], "inherit must name presets or files"),
+        ("{}", ["model=3"], "`model` must hold names and values"),
+        ("{}", ["model.n_head=3"], "n_head` must divide n_embd"),
+    ],
+)
+def test_strange_values_are_one_clear_error(tmp_path, text, sets, message):
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(icgd.InvalidFile, match=message) as told:
+        load_config(path, sets)
+    assert "Value error" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("sets", "name"),
+    [
+        (["training.n_points=50"], "training.n_points"),
+        (["model.layout=series"], "model.layout"),
+        (["task.name=mlp_chain", "task.noise_std=null"], "model.layout"),
+        (["training.curriculum.dims={start: 1, end: 9}"], "training.curriculum.dims.end"),
+        (["training.curriculum.points={start: 1, end: 99}"], "training.curriculum.points.end"),
+        (["training.device=cuda:0"], "training.device"),
+    ],
+)
+def test_prompts_a_model_cannot_have_are_refused_before_anything_is_written(tmp_path, sets, name):
+    if name == "training.device" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    config = load_config("noisy_linear_small", [*sets, f"out_dir={tmp_path / 'run'}"])
+    with pytest.raises(icgd.InvalidParameter, match=name):
+        train(config)
+    assert not (tmp_path / "run").exists()

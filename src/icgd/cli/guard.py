@@ -31,9 +31,16 @@ def leave(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
+NOTHING_WRITTEN = "nothing was written."
+GOES_ON = "the same command goes on from what is there."
+
+
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Turn every error a user can cause into one line; anything else is a bug and keeps its trace."""
+def one_line_errors(interrupted: str = NOTHING_WRITTEN) -> Iterator[None]:
+    """Turn every error a user can cause into one line; anything else is a bug and keeps its trace.
+
+    interrupted  what is said of an interrupted command
+    """
     try:
         yield
     except IcgdError as error:
@@ -47,7 +54,7 @@ def one_line_errors() -> Iterator[None]:
             raise
         leave("error: out of memory. Use smaller widths, fewer rows or fewer epochs.", BAD_INPUT)
     except KeyboardInterrupt:
-        leave("interrupted; nothing was written.", INTERRUPTED)
+        leave(f"interrupted; {interrupted}", INTERRUPTED)
 
 
 class OneLineGroup(TyperGroup):

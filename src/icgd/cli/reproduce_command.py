@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from icgd.cli.guard import one_line_errors
+from icgd.cli.guard import GOES_ON, one_line_errors
 
 if TYPE_CHECKING:
     from icgd.experiments.experiment import Experiment
@@ -51,7 +51,7 @@ def reproduce(
     Says first what it will cost. Finished cells are never run again, interrupted trainings go on where
     they stopped. Exit code 0: done, whatever reproduced; 2: bad input.
     """
-    with one_line_errors():
+    with one_line_errors(GOES_ON):
         from icgd.experiments.registry import EXPERIMENTS, find_experiment
 
         if list:

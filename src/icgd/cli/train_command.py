@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from icgd.cli.guard import one_line_errors
+from icgd.cli.guard import GOES_ON, one_line_errors
 
 if TYPE_CHECKING:
     from icgd.training.trainer import Report
@@ -55,7 +55,7 @@ def train(
     Writes checkpoint.safetensors and metrics.jsonl into out_dir. Under torchrun the batch is shared by
     all processes. Exit code 0: done; 2: bad input or a loss that is not finite.
     """
-    with one_line_errors():
+    with one_line_errors(GOES_ON):
         from icgd.training.config import load_config, presets
 
         if list:
@@ -73,12 +73,18 @@ def train(
 
         with progress_with_loss(made.training.train_steps) as report:
             done = job(made, restart=restart, report=report, weights_of=start)
-        typer.echo(f"step {done.step:,}, loss {done.loss:.4g}: {done.directory}")
+        if done.leads:
+            typer.echo(f"step {done.step:,}, loss {done.loss:.4g}: {done.directory}")
 
 
 def evaluate(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", show_default=False, help="Directory of a training run.")
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            show_default=False,
+            help="Directory of a training run, a checkpoint, or the name of a trained model that comes along.",
+        ),
     ],
     points: Annotated[
         int | None,
@@ -91,23 +97,33 @@ def evaluate(
     json: Annotated[
         Path | None,
         typer.Option(
-            help="Write the numbers here; RUN/eval.json unless given.", show_default=False
+            help="Write the numbers here, and a figure beside; RUN/eval.json unless given.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
     """Measure a trained model on fresh prompts, position by position, beside the baselines of its task."""
     with one_line_errors():
+        from icgd.atomic import write_whole
         from icgd.cli.output import as_json, check_file, write_file
-        from icgd.experiments.measures import evaluate_run, evaluation_table
+        from icgd.experiments.measures import evaluate_run, evaluation_figure, evaluation_table
+        from icgd.problems.regression import whole
 
-        out = json or run / "eval.json"
+        whole("--prompts", prompts)
+        whole("--seed", seed, 0)
+        if points is not None:
+            whole("--points", points)
+        out = json or (run if run.is_dir() else Path("runs") / run.stem) / "eval.json"
         check_file("--json", out)
         told = evaluate_run(run, n_points=points, n_prompts=prompts, seed=seed)
         write_file(out, as_json(told) + "\n")
+        figure = evaluation_figure(told)
+        picture = out.with_suffix(".png")
+        write_whole(picture, lambda there: figure.savefig(there, format="png"))
         from rich.console import Console
 
         Console(highlight=False).print(evaluation_table(told))
-        typer.echo(f"Numbers: {out}")
+        typer.echo(f"Numbers: {out}; figure: {picture}")
 
 
 def sweep(
@@ -130,7 +146,7 @@ def sweep(
 
     Writes results.parquet, one row per cell.
     """
-    with one_line_errors():
+    with one_line_errors(GOES_ON):
         from icgd.experiments.sweep import read_sweep
         from icgd.experiments.sweep import sweep as job
 

@@ -54,7 +54,7 @@ class AlgoFig3(Experiment):
     sizes: ClassVar = {
         "smoke": resized(LoopSize, FIG2_SMOKE, pairs=((2, 1), (3, 1), (3, 2))),
         "laptop": resized(
-            LoopSize, FIG2_LAPTOP, pairs=((4, 3), (8, 1), (8, 4), (8, 7), (12, 11)), steps=1200
+            LoopSize, FIG2_LAPTOP, pairs=((4, 3), (8, 1), (8, 4), (8, 7), (12, 11)), steps=800
         ),
         "overnight": resized(
             LoopSize,

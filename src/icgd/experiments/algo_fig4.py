@@ -57,7 +57,7 @@ class AlgoFig4(Experiment):
     sizes: ClassVar = {
         "smoke": resized(ShapeSize, FIG2_SMOKE, layers=(1, 2), heads=(1, 2)),
         "laptop": resized(
-            ShapeSize, FIG2_LAPTOP, layers=(1, 2, 3), heads=(1, 4, 16), steps=800, loops=6, window=3
+            ShapeSize, FIG2_LAPTOP, layers=(1, 2, 3), heads=(1, 4, 16), steps=600, loops=6, window=3
         ),
         "overnight": resized(
             ShapeSize, FIG2_OVERNIGHT, layers=(1, 2, 4), heads=(1, 2, 4, 16), steps=10_000

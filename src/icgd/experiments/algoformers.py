@@ -94,21 +94,28 @@ class TaskSize(AlgoSize):
 
 def model_cell(
     size: AlgoSize, model: dict[str, Any], task: dict[str, Any], seed: int, key: dict[str, Any],
-    *, n_points: int | None = None, loops: Sequence[int] | None = None,
+    *, n_points: int | None = None, loops: Sequence[int] | None = None, relative: bool = False,
 ) -> Cell:  # fmt: skip
-    """Train a model and measure its errors after so many loops (as trained unless given)."""
+    """Train a model and measure its errors after so many loops (as trained unless given).
+
+    relative  divided by the mean square of the targets at each position, where that differs between positions
+    """
     config = size.config(model=model, task=task, seed=seed, n_points=n_points)
-    options = {"n_prompts": size.prompts, "loops": list(loops or [model.get("loops", 1)])}
+    loops = list(loops or [model.get("loops", 1)])
+    options = {"n_prompts": size.prompts, "loops": loops, "relative": relative}
     return training_cell({**key, "seed": seed}, config, f"{__name__}:errors", options)
 
 
-def errors(trained: Trained, *, n_prompts: int, loops: Sequence[int]) -> dict[str, Any]:
+def errors(
+    trained: Trained, *, n_prompts: int, loops: Sequence[int], relative: bool = False
+) -> dict[str, Any]:
     """Mean squared errors by position after each number of loops; size and cost of the training beside."""
     task, training = build_task(trained.config.task), trained.config.training
     batches = evaluation_prompts(task, training.n_points, n_prompts, PROMPTS_SEED)
     targets, counted = torch.cat([b.ys for b in batches]), batches[0].counted
+    unit = targets.double().square().mean((0, 2)) if relative else torch.ones(1)
     made = {
-        str(t): loss_per_position(predictions(trained.model, batches, t), targets).tolist()
+        str(t): (loss_per_position(predictions(trained.model, batches, t), targets) / unit).tolist()
         for t in loops
     }
     return {

@@ -42,7 +42,7 @@ class Cell:
     def name(self) -> str:
         """A directory name that tells what is in it and changes with any setting."""
         words = "-".join(f"{value}" for value in self.key.values())
-        return f"{_safe(words)}-{_digest([self.work, self.options])}"
+        return f"{_safe(words)}-{_digest([self.key, self.work, self.options])}"
 
     @property
     def config(self) -> Config | None:
@@ -113,7 +113,14 @@ def run_cells(
         raise InvalidFile(
             f"{len(failed)} of {len(cells)} cells failed; the others are kept. First: {cell.key}: {error}"
         ) from error
-    return [row for c in cells if (row := read_row(directory / c.name)) is not None]
+    rows = [read_row(directory / c.name) for c in cells]
+    lost = rows.count(None)
+    if lost:
+        raise InvalidFile(
+            f"{lost} of {len(cells)} cells left no result in {directory}. Workers on other machines need a "
+            "directory that all of them share: choose another --out."
+        )
+    return [row for row in rows if row is not None]
 
 
 def run_cell(job: _Job) -> dict[str, Any]:

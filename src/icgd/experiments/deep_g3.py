@@ -10,7 +10,7 @@ from icgd.experiments.deep_g1 import DIFFERS, LAPTOP, OVERNIGHT, PAPER, SMOKE
 from icgd.experiments.drawing import curve, panels, title
 from icgd.experiments.experiment import Claim, Experiment, ResultTable, Rows, Scale
 from icgd.experiments.networks_in_context import ATTENTIONS, NetworkSize, model_cell, model_curves
-from icgd.experiments.over_seeds import all_agree, combined, distinct, told
+from icgd.experiments.over_seeds import combined, distinct, positive, told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ class DeepG3(Experiment):
     sizes: ClassVar = {
         "smoke": _size(SMOKE, (1, 2), (2, 5)),
         "laptop": replace(
-            _size(LAPTOP, (4, 6, 8, 10), (8, 15, 23)), n_embd=32, init_std=0.18, steps=1500
+            _size(LAPTOP, (4, 6, 8, 10), (8, 15, 23)), n_embd=32, init_std=0.18, steps=800
         ),
         "overnight": replace(
             _size(OVERNIGHT, (4, 6, 8, 10), (12, 24, 36)), n_embd=32, init_std=0.18, steps=5000
@@ -102,7 +102,7 @@ class DeepG3(Experiment):
                     f"{attention}: more layers, higher R2 (here: {depths[-1]} against {depths[0]} layers)",
                     "R2 gained: "
                     + ", ".join(f"{told(g)} with {n} examples" for n, g in gains.items()),
-                    combined([all_agree([g > 0 for g in gain]) for gain in gains.values()]),
+                    combined([positive(gain) for gain in gains.values()]),
                 )
             )
         return claims

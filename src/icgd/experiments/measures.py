@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from icgd.training.tasks import Task, build_task
 from icgd.training.trainer import Trained, data_generator
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 CHUNK = 64
@@ -62,7 +64,11 @@ def predictions(model: nn.Module, batches: list[Batch], loops: int | None = None
     """All predictions, (prompts, n, d_y)."""
     was = model.training
     model.eval()
-    made = [model.every_position(b.xs, b.ys, b.kind, loops).cpu() for b in batches]  # type: ignore[operator]
+    device = next(model.parameters()).device
+    made = [
+        model.every_position(b.xs, b.ys, b.kind, loops).cpu()  # type: ignore[operator]
+        for b in (batch.to(str(device)) for batch in batches)
+    ]
     model.train(was)
     return torch.cat(made)
 
@@ -102,9 +108,23 @@ def final(trained: Trained, *, n_prompts: int = 512, seed: int = 0) -> dict[str,
     return row
 
 
+def shipped_models() -> list[str]:
+    """The names of trained models that come with the package."""
+    folder = resources.files("icgd.training").joinpath("shipped")
+    names = [entry.name for entry in folder.iterdir() if entry.name.endswith(".safetensors")]
+    return sorted(name.removesuffix(".safetensors") for name in names)
+
+
+def _find_run(run: Path) -> Path:
+    if not run.exists() and str(run) in shipped_models():
+        folder = resources.files("icgd.training").joinpath("shipped")
+        return Path(str(folder.joinpath(f"{run}.safetensors")))
+    return run
+
+
 def load_run(run: Path) -> tuple[nn.Module, Task, Config]:
-    """A trained model from its directory or checkpoint."""
-    checkpoint = load_checkpoint(run)
+    """A trained model: from the directory of its run, a checkpoint, or one that comes with the package."""
+    checkpoint = load_checkpoint(_find_run(run))
     task = build_task(checkpoint.config.task)
     model = build_model(checkpoint.config.model, task.d_x, task.d_y)
     load_weights(checkpoint, model)
@@ -117,6 +137,23 @@ def evaluate_run(run: Path, *, n_points: int | None, n_prompts: int, seed: int) 
     points = config.training.n_points if n_points is None else n_points
     told = by_position(model, task, n_points=points, n_prompts=n_prompts, seed=seed)
     return {"format": "icgd-eval/1", "config": config.model_dump(mode="json"), **told}
+
+
+def evaluation_figure(told: dict[str, Any]) -> Figure:
+    """Mean squared error by number of examples."""
+    from icgd.experiments.drawing import curve, panels, title
+
+    figure, ((axis,),) = panels(1, 1, width=5.6, height=3.6)
+    counted = told["counted"] or [True] * told["n_points"]
+    places = [i for i, counts in enumerate(counted) if counts]
+    for i, (name, values) in enumerate(told["loss"].items()):
+        curve(axis, places, [[values[p] for p in places]], name, i, min(i, 1))
+    axis.set_yscale("log")
+    # Least squares is huge where there are as many examples as dimensions; the model is what is looked at.
+    axis.set_ylim(top=3 * max(told["loss"]["model"]))
+    title(axis, told["config"]["name"], "examples before", "mean squared error")
+    axis.legend(fontsize=8, frameon=False)
+    return figure
 
 
 def evaluation_table(told: dict[str, Any]) -> Table:

@@ -18,7 +18,7 @@ from icgd.experiments.experiment import Rows
 from icgd.experiments.measures import evaluation_prompts, predictions
 from icgd.experiments.over_seeds import select
 from icgd.experiments.trained_size import TrainedSize
-from icgd.training.baselines import LeastSquares, PromptNetwork
+from icgd.training.baselines import LeastSquares, NetworkFit, PromptNetwork
 from icgd.training.batch import Batch
 from icgd.training.metrics import r2_per_position
 from icgd.training.tasks import Task, TaskConfig, build_task
@@ -48,10 +48,13 @@ class NetworkSize(TrainedSize):
 
     @property
     def lengths(self) -> list[int]:
-        """Numbers of examples at which networks are trained: multiples, and both ends of the test."""
-        ends = {self.n_points - 1, self.tested_points - 1}
+        """Numbers of examples at which networks are trained: multiples, and the ends of training and test."""
+        every = self.baseline_every
+        ends = (self.n_points - 1, self.tested_points - 1)
+        between = range(every, self.tested_points, every)
+        # No multiple right beside an end: every length costs a training per prompt.
         return sorted(
-            ends | set(range(self.baseline_every, self.tested_points, self.baseline_every))
+            {*ends, *(n for n in between if all(abs(n - end) > every // 2 for end in ends))}
         )
 
     def network_task(self, n_layers: int, **more: Any) -> dict[str, Any]:
@@ -112,10 +115,20 @@ def r2_of_baselines(
     """R2 of networks trained on the prompt and of least squares, at some numbers of examples."""
     torch.set_num_threads(1)
     batches = evaluation_prompts(_task(task), n_points, n_prompts, PROMPTS_SEED)
-    whole = Batch(torch.cat([b.xs for b in batches]), torch.cat([b.ys for b in batches]))
-    network = PromptNetwork(n_layers=n_layers, hidden_layer_size=width, seed=seed)
-    fit = network.fit(whole, lengths)
-    linear = LeastSquares(features=with_constant)(whole)[:, list(lengths)]
+    # Batch by batch: networks of all prompts at once would need too much memory at the paper's scale.
+    fits = [
+        PromptNetwork(n_layers=n_layers, hidden_layer_size=width, seed=seed * len(batches) + i).fit(
+            batch, lengths
+        )
+        for i, batch in enumerate(batches)
+    ]
+    fit = NetworkFit(
+        torch.cat([f.epochs for f in fits], 1),
+        fits[0].positions,
+        torch.cat([f.targets for f in fits]),
+    )
+    solve = LeastSquares(features=with_constant)
+    linear = torch.cat([solve(batch)[:, list(lengths)] for batch in batches])
     made = {BEST: fit.best, LAST: fit.last, LINEAR: linear}
     r2 = {name: r2_per_position(p, fit.targets).tolist() for name, p in made.items()}
     return {"lengths": list(lengths), "r2": r2}

@@ -28,17 +28,20 @@ def distinct(rows: Rows, key: str) -> list[Any]:
 
 
 def told(values: Sequence[float], digits: int = 3) -> str:
-    """Median and range of a number over seeds.
+    """Median and range of a number over seeds; how many are missing.
 
-    >>> told([0.5, 0.25, 1.0]), told([2.0]), told([])
-    ('0.5 (0.25..1)', '2', 'none')
+    >>> told([0.5, 0.25, 1.0]), told([2.0]), told([]), told([math.nan, 3.0])
+    ('0.5 (0.25..1)', '2', 'none', '3, 1 of 2 not a number')
     """
-    if not values:
-        return "none"
-    middle = f"{statistics.median(values):.{digits}g}"
-    if len(values) == 1:
-        return middle
-    return f"{middle} ({min(values):.{digits}g}..{max(values):.{digits}g})"
+    there = [value for value in values if not math.isnan(value)]
+    if not there:
+        return "not a number" if values else "none"
+    middle, low, high = (
+        f"{value:.{digits}g}" for value in (statistics.median(there), min(there), max(there))
+    )
+    shown = middle if low == high else f"{middle} ({low}..{high})"
+    missing = len(values) - len(there)
+    return f"{shown}, {missing} of {len(values)} not a number" if missing else shown
 
 
 def all_agree(facts: Sequence[bool]) -> bool | None:
@@ -55,17 +58,29 @@ def all_agree(facts: Sequence[bool]) -> bool | None:
 
 
 def smaller(first: Sequence[float], second: Sequence[float]) -> bool | None:
-    """Whether the first is smaller than the second, seed by seed; None unless all seeds agree."""
-    return all_agree([a < b for a, b in zip(first, second, strict=True)])
+    """Whether the first is smaller than the second, seed by seed; None unless all seeds agree.
+
+    >>> smaller([1.0] * 3, [2.0] * 3), smaller([math.nan] * 3, [2.0] * 3)
+    (True, None)
+    """
+    return positive([b - a for a, b in zip(first, second, strict=True)])
+
+
+def positive(values: Sequence[float]) -> bool | None:
+    """Whether a number is > 0 for all seeds; None if they disagree or one is missing."""
+    # inf - inf: both diverged, and there is nothing to compare.
+    return None if any(math.isnan(v) for v in values) else all_agree([v > 0 for v in values])
 
 
 def combined(facts: Sequence[bool | None]) -> bool | None:
-    """True if all hold, False if all fail, else None: what a claim over several cases comes to.
+    """What a claim over several cases comes to: one case that fails refutes it, all must hold to confirm it.
 
-    >>> combined([True, True]), combined([False, False]), combined([True, None]), combined([True, False])
-    (True, False, None, None)
+    >>> combined([True, True]), combined([True, False, None]), combined([True, None])
+    (True, False, None)
     """
-    return facts[0] if facts and len(set(facts)) == 1 else None
+    if False in facts:
+        return False
+    return True if facts and None not in facts else None
 
 
 def median_curve(curves: Sequence[Sequence[float]]) -> list[float]:

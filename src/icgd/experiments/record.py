@@ -53,7 +53,8 @@ class Record(BaseModel):
 def read_record(path: Path) -> Record:
     """A record from its file."""
     try:
-        return Record.model_validate_json(path.read_text(encoding="utf-8"))
+        record = Record.model_validate_json(path.read_text(encoding="utf-8"))
+        return record.model_copy(update={"rows": restored(record.rows)})
     except OSError as error:
         raise InvalidFile(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ValidationError, ValueError) as error:
@@ -73,6 +74,21 @@ def recorded(name: str) -> Record | None:
     return read_record(path) if path.is_file() else None
 
 
+def restored(value: Any) -> Any:
+    """None as NaN again, so that numbers are numbers.
+
+    >>> restored({"a": [0.5, None]})
+    {'a': [0.5, nan]}
+    """
+    if value is None:
+        return math.nan
+    if isinstance(value, dict):
+        return {k: restored(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [restored(v) for v in value]
+    return value
+
+
 def rounded(value: Any) -> Any:
     """Floats with few digits, NaN as None; everything else as it is.
 
@@ -80,7 +96,8 @@ def rounded(value: Any) -> Any:
     {'a': [0.12346, None, 3]}
     """
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        short = float(f"{value:.{DIGITS}g}")
+        return short if math.isfinite(short) else None
     if isinstance(value, dict):
         return {k: rounded(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -11,7 +11,7 @@ from icgd.experiments.cells import Cell, run_cells, seconds_of, write_table
 from icgd.experiments.executors import make_executor
 from icgd.experiments.experiment import Experiment, Scale
 from icgd.experiments.page import page
-from icgd.experiments.record import Record, rounded
+from icgd.experiments.record import Record, restored, rounded
 
 FIGURE = "figure.png"
 RECORD = "record.json"
@@ -39,7 +39,7 @@ def reproduce(
         name=experiment.name, scale=scale, seeds=experiment.size(scale).seeds, workers=workers,
         command=f"icgd reproduce {experiment.name} --scale {scale}",
         seconds=seconds_of(cells, place / "cells") / workers,
-        torch=torch.__version__.split("+")[0], icgd=__version__, rows=rounded(rows),
+        torch=torch.__version__.split("+")[0], icgd=__version__, rows=restored(rounded(rows)),
     )  # fmt: skip
     record.write(place / RECORD)
     write_table(rows, place / TABLE)

@@ -40,10 +40,14 @@ def read_sweep(path: Path) -> tuple[list[Cell], str]:
         )
     base = path.parent / str(data["base"])
     source = base if base.is_file() else data["base"]
-    grid = dict(data.get("grid") or {})
-    seeds = list(data.get("seeds") or [0])
+    grid = data.get("grid") or {}
+    if not isinstance(grid, dict):
+        raise InvalidFile(f"{path}: grid must hold names and lists of values. Got {grid!r}.")
+    seeds = _list(path, "seeds", data.get("seeds") or [0])
+    if "training.seed" in grid:
+        raise InvalidFile(f"{path}: training.seed cannot be in the grid. List seeds under `seeds`.")
     cells = []
-    for values in itertools.product(*(_list(path, name, v) for name, v in grid.items())):
+    for values in itertools.product(*(_list(path, f"grid.{name}", v) for name, v in grid.items())):
         for seed in seeds:
             settings = dict(zip(grid, values, strict=True)) | {"training.seed": seed}
             # JSON is YAML: values go through unchanged.
@@ -55,7 +59,7 @@ def read_sweep(path: Path) -> tuple[list[Cell], str]:
 
 def _list(path: Path, name: str, values: Any) -> list[Any]:
     if not isinstance(values, list) or not values:
-        raise InvalidFile(f"{path}: grid.{name} must be a list of values. Got {values!r}.")
+        raise InvalidFile(f"{path}: {name} must be a list of values. Got {values!r}.")
     return values
 
 

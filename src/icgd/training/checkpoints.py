@@ -66,6 +66,23 @@ def save_checkpoint(
     return target
 
 
+def export_weights(run: Path, target: Path) -> None:
+    """A trained model as a small file: weights and configuration, without what going on would need.
+
+    It can be evaluated, and `--from` can begin with it; a run cannot go on from it. Where it was trained is
+    left out.
+    """
+    checkpoint = load_checkpoint(run)
+    config = checkpoint.config.model_copy(update={"out_dir": Config().out_dir})
+    tensors = {f"model.{k}": v for k, v in checkpoint.model.items()}
+    tensors["random"] = checkpoint.random
+    metadata = {
+        "format": FORMAT, "step": str(checkpoint.step), "config": config.to_json(),
+        "running": json.dumps(checkpoint.running),
+    }  # fmt: skip
+    _replace(target, tensors, metadata)
+
+
 def _replace(target: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
     try:
@@ -118,6 +135,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Put everything back as it was."""
+    if not checkpoint.optimizer and optimizer.param_groups[0].get("betas"):
+        raise InvalidFile(
+            "The checkpoint holds weights only: no run can go on from it. Begin a new one with its weights: "
+            "icgd train CONFIG --from FILE --set out_dir=DIR."
+        )
     load_weights(checkpoint, model)
     made = optimizer.state_dict()
     state: dict[int, dict[str, Any]] = {}

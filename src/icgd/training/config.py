@@ -54,7 +54,7 @@ class Curriculum(_Model):
 class TrainingConfig(_Model):
     """How a model is trained.
 
-    n_points     pairs of a prompt (a curriculum's points overrule it until its end)
+    n_points     pairs of a prompt (a curriculum's points overrule it)
     seed         of initial weights and data; the data of step s depend on (seed, s) alone
     grad_clip    largest norm of the gradient; None: not clipped
     save_every_steps  steps between checkpoints
@@ -117,10 +117,12 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     3
     """
     path = _find(str(source))
-    data = _merged(path, ())
+    data = translate(_merged(path, ()))
     for text in overrides:
-        _override(data, text)
-    return make_config(data, str(path))
+        # Each by itself: a name of the other repository must not lose against what the file says.
+        made, depth = _override(text)
+        data = _over(data, translate(made), depth)
+    return make_config(data, str(source))
 
 
 def make_config(data: Mapping[str, Any], source: str = "config") -> Config:
@@ -132,6 +134,9 @@ def make_config(data: Mapping[str, Any], source: str = "config") -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
+        own = first.get("ctx", {}).get("error")
+        if isinstance(own, InvalidParameter):
+            raise InvalidFile(f"{source}: {where}: {own}") from error
         raise InvalidFile(
             f"{source}: {where}: {first['msg']} (got {first.get('input')!r}). {error.error_count()} in all."
         ) from error
@@ -179,6 +184,8 @@ def _merged(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise InvalidFile(f"{path} must hold names and values. Got {type(data).__name__}.")
     parents = data.pop("inherit", [])
     parents = [parents] if isinstance(parents, str) else parents
+    if not isinstance(parents, list):
+        raise InvalidFile(f"{path}: inherit must name presets or files. Got {parents!r}.")
     whole: dict[str, Any] = {}
     for parent in parents or []:
         beside = path.parent / str(parent)
@@ -187,32 +194,35 @@ def _merged(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     return _over(whole, data)
 
 
-def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _over(
+    below: dict[str, Any], above: Mapping[str, Any], depth: int | None = None
+) -> dict[str, Any]:
+    """Names and values on top of others; `depth` levels are merged (all unless given), then replaced."""
     merged = dict(below)
     for key, value in above.items():
-        if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = _over(dict(merged[key]), value)
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        if both and depth != 0:
+            merged[key] = _over(dict(merged[key]), value, None if depth is None else depth - 1)
         else:
             merged[key] = value
     return merged
 
 
-def _override(data: dict[str, Any], text: str) -> None:
+def _override(text: str) -> tuple[dict[str, Any], int]:
+    """`a.b=c` as nested names, and how many of them lead to the value."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip():
         raise InvalidParameter(
             "--set", text, "have the form a.b=c", remedy="For example training.seed=3."
         )
-    *path, last = name.strip().split(".")
-    place = data
-    for key in path:
-        place = place.setdefault(key, {})
-        if not isinstance(place, dict):
-            raise InvalidParameter("--set", text, f"name a setting; {key} holds a value")
     try:
-        place[last] = yaml.safe_load(value)
+        made: Any = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise InvalidParameter("--set", text, "have a value that is valid YAML") from error
+    path = name.strip().split(".")
+    for key in reversed(path):
+        made = {key: made}
+    return made, len(path) - 1
 
 
 # -- names of the in-context-learning repository ---------------------------------------------------------
@@ -225,6 +235,9 @@ _IGNORED = {
 
 def translate(data: dict[str, Any]) -> dict[str, Any]:
     """Their names into ours; what has no meaning here is left out."""
+    for name in ("model", "training", "task"):
+        if not isinstance(data.get(name) or {}, Mapping):
+            raise InvalidFile(f"`{name}` must hold names and values. Got {data[name]!r}.")
     model, training = dict(data.get("model") or {}), dict(data.get("training") or {})
     task = dict(data.get("task") or {})
     made = {k: v for k, v in data.items() if k not in _IGNORED[""]}

@@ -28,6 +28,10 @@ class Group:
         """Whether this process writes files and reports."""
         return self.rank == 0
 
+    def device(self, name: str) -> str:
+        """This process's device: with several processes each has a GPU of its own."""
+        return f"cuda:{self.local_rank}" if name == "cuda" and self.size > 1 else name
+
     def share(self, batch: Batch) -> Batch:
         """The rows of the global batch that are this process's."""
         if self.size == 1:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from icgd.errors import AssumptionViolated, InvalidFile
+from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
 from icgd.training.batch import Batch
 from icgd.training.checkpoints import (
     NAME,
@@ -28,6 +28,7 @@ from icgd.training.config import Config
 from icgd.training.distributed import Group, process_group
 from icgd.training.models.build import build_model
 from icgd.training.tasks import Task, build_task
+from icgd.training.tasks.base import PairTask
 
 METRICS = "metrics.jsonl"
 Report = Callable[[int, int, float], None]
@@ -38,6 +39,7 @@ class Trained:
     """A finished run.
 
     loss   mean over the last logged stretch of steps
+    leads  whether this process is the one that writes
     """
 
     model: nn.Module
@@ -45,6 +47,7 @@ class Trained:
     directory: Path
     step: int
     loss: float
+    leads: bool = True
 
 
 def data_generator(seed: int, step: int) -> torch.Generator:
@@ -61,6 +64,33 @@ def sample_step(task: Task, config: Config, step: int) -> Batch:
     dims = None if curriculum.dims is None else curriculum.dims.at(step)
     generator = data_generator(training.seed, step)
     return task.sample(training.batch_size, points, generator=generator, n_dims=dims)
+
+
+def check_prompts(config: Config, task: Task) -> None:
+    """Complain about prompts that the model or the task cannot have, before anything is written."""
+    t, model = config.training, config.model
+    wanted = "series" if not isinstance(task, PairTask) else "pairs"
+    if (model.layout == "series") != (wanted == "series"):
+        raise InvalidParameter(
+            "model.layout", model.layout, f"fit the prompts of {task.name}, which are {wanted}",
+            remedy="Series need layout='series', pairs 'interleaved' or 'concatenated'.",
+        )  # fmt: skip
+    points, dims = t.curriculum.points, t.curriculum.dims
+    longest = t.n_points if points is None else max(points.start, points.end)
+    if longest > model.n_positions:
+        name = "training.n_points" if points is None else "training.curriculum.points.end"
+        raise InvalidParameter(name, longest, f"be at most model.n_positions = {model.n_positions}")
+    if dims is not None and max(dims.start, dims.end) > task.d_x:
+        raise InvalidParameter(
+            "training.curriculum.dims.end", dims.end, f"be at most task.n_dims = {task.d_x}"
+        )
+    if t.device.startswith("cuda") and not torch.cuda.is_available():
+        raise InvalidParameter(
+            "training.device",
+            t.device,
+            "be a device of this machine",
+            remedy="There is no CUDA: use cpu.",
+        )
 
 
 def training_seconds(directory: Path) -> float:
@@ -97,9 +127,10 @@ def train(
     if t.threads is not None:
         torch.set_num_threads(t.threads)
     task = build_task(config.task)
+    check_prompts(config, task)
     with process_group(t.batch_size, t.device) as group:
         torch.manual_seed(t.seed)
-        model = build_model(config.model, task.d_x, task.d_y).to(t.device)
+        model = build_model(config.model, task.d_x, task.d_y).to(group.device(t.device))
         optimizer = make_optimizer(config, model)
         start, running = 0, (0.0, 0, math.nan)
         if (directory / NAME).is_file() and not restart:
@@ -112,11 +143,12 @@ def train(
         with _Journal(directory, start, config, group) as journal:
             run = _Run(config, task, group, model, optimizer, journal, report)
             run.total, run.count, run.loss = running
+            run.saved = start or -1
             end = t.train_steps if stop_after is None else min(t.train_steps, start + stop_after)
             for step in range(start, end):
                 run.step(step)
             run.finish(max(start, end))
-        return Trained(model, config, directory, max(start, end), run.loss)
+        return Trained(model, config, directory, max(start, end), run.loss, group.leads)
 
 
 class _Run:
@@ -134,11 +166,12 @@ class _Run:
             self._loss_of = torch.compile(self._loss_of)
         self.total, self.count, self.loss = 0.0, 0, math.nan
         self._since, self._steps = time.perf_counter(), 0
-        self._saved = -1
+        self.saved = -1
 
     def step(self, step: int) -> None:
         t = self.config.training
-        batch = self.group.share(sample_step(self.task, self.config, step)).to(t.device)
+        batch = self.group.share(sample_step(self.task, self.config, step))
+        batch = batch.to(self.group.device(t.device))
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = t.rate_at(step)
         self.optimizer.zero_grad(set_to_none=True)
@@ -158,7 +191,7 @@ class _Run:
             self._save(done)
 
     def finish(self, done: int) -> None:
-        if done != self._saved:
+        if done != self.saved:
             self._save(done)
 
     def _log(self, done: int) -> None:
@@ -182,7 +215,7 @@ class _Run:
                 running=(self.total, self.count, self.loss),
                 keep=bool(every) and done % every == 0,
             )  # fmt: skip
-        self._saved = done
+        self.saved = done
         self.group.barrier()
 
     def _diverged(self, step: int, value: float) -> str:
@@ -236,7 +269,9 @@ class _Journal:
         if self.config.training.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(self.path.parent / "tensorboard"))
+            # Steps after the checkpoint are done again: what the board has of them is dropped.
+            place, again = str(self.path.parent / "tensorboard"), self.start + 1
+            self._board = SummaryWriter(place, purge_step=again if self.start else None)
         return self
 
     def _lines(self) -> list[dict[str, Any]]:
