@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-RUN = ("index.md", "quickstart.md", "tour.md", "extend.md", "spectral_head.md", "trace_format.md")
+RUN = (
+    "index.md",
+    "quickstart.md",
+    "tour.md",
+    "extend.md",
+    "laboratory.md",
+    "spectral_head.md",
+    "trace_format.md",
+)
 FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 

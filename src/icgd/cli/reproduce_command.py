@@ -39,6 +39,9 @@ def reproduce(
         str, typer.Option(help="joblib (this machine) or ray (a cluster, or a local one).")
     ] = "joblib",
     workers: Annotated[int, typer.Option(help="Cells run at a time.")] = 2,
+    device: Annotated[
+        str, typer.Option(help="Of the trainings: cpu, cuda or cuda:1. Baselines run on the CPU.")
+    ] = "cpu",
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Say what it would cost and stop.")
     ] = False,
@@ -63,36 +66,37 @@ def reproduce(
             raise InvalidParameter("NAME", name, f"be one of {', '.join(EXPERIMENTS)}, or all")
         from icgd.cli.output import check_directory
         from icgd.experiments.executors import make_executor
+        from icgd.training.trainer import check_device
 
         make_executor(executor, workers)  # complain before any work is done
+        check_device(device)
         check_directory("--out", out)
         chosen = [*EXPERIMENTS.values()] if name == ALL else [find_experiment(name)]
         for experiment in chosen:
             experiment.size(scale)
         for experiment in chosen:
-            _reproduce(experiment, scale, out, executor, workers, only_estimate=estimate)
+            how = {"out": out, "executor": executor, "workers": workers, "device": device}
+            _reproduce(experiment, scale, how, only_estimate=estimate)
 
 
 def _reproduce(
-    experiment: Experiment,
-    scale: Any,
-    out: Path,
-    executor: str,
-    workers: int,
-    *,
-    only_estimate: bool,
+    experiment: Experiment, scale: Any, how: dict[str, Any], *, only_estimate: bool
 ) -> None:
+    from icgd.experiments.cells import missing_cells
     from icgd.experiments.estimate import estimate
-    from icgd.experiments.reproduce import PAGE, reproduce
+    from icgd.experiments.reproduce import PAGE, cells_directory, reproduce
 
+    out = how["out"]
     cells = experiment.cells(scale)
+    left = missing_cells(cells, cells_directory(experiment, scale, out))
     typer.echo(f"{experiment.name} ({experiment.paper}, {experiment.where}), scale {scale}")
-    typer.echo(f"{estimate(cells, workers)}, and {len(cells)} cells in all.")
+    cost = estimate(left, how["workers"], how["device"])
+    typer.echo(f"{len(left)} of {len(cells)} cells to do. {cost}, without measuring and baselines.")
     if only_estimate:
         return
-    with _progress(len(cells)) as done:
+    with _progress(len(left)) as done:
         record = reproduce(
-            experiment, scale, out=out, executor=executor, workers=workers,
+            experiment, scale, **how,
             on_done=lambda cell, _: done(" ".join(str(v) for v in cell.key.values())),
         )  # fmt: skip
     _show(experiment, record)

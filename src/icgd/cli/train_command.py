@@ -40,6 +40,10 @@ def train(
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew where a run is already.")
     ] = False,
+    compile: Annotated[
+        bool,
+        typer.Option("--compile", help="The same as --set training.compile=true: torch.compile."),
+    ] = False,
     list: Annotated[bool, typer.Option("--list", help="Show the presets and stop.")] = False,
     start: Annotated[
         Path | None,
@@ -68,7 +72,7 @@ def train(
             raise InvalidParameter(
                 "CONFIG", config, "be given", remedy="Presets: " + ", ".join(presets()) + "."
             )
-        made = load_config(config, set or ())
+        made = load_config(config, [*(set or ()), *(["training.compile=true"] if compile else [])])
         from icgd.training.trainer import train as job
 
         with progress_with_loss(made.training.train_steps) as report:
@@ -147,14 +151,9 @@ def sweep(
     Writes results.parquet, one row per cell.
     """
     with one_line_errors(GOES_ON):
-        from icgd.experiments.sweep import read_sweep
         from icgd.experiments.sweep import sweep as job
 
-        cells, _ = read_sweep(file)
-        left = [len(cells)]
-
         def on_done(cell: object, row: object) -> None:
-            left[0] -= 1
             typer.echo(f"{getattr(cell, 'key', cell)} done", err=True)
 
         table = job(file, executor=executor, workers=workers, out=out, on_done=on_done)

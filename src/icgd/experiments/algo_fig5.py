@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -12,16 +12,28 @@ from icgd.experiments.algo_fig2 import LAPTOP as FIG2_LAPTOP
 from icgd.experiments.algo_fig2 import OVERNIGHT as FIG2_OVERNIGHT
 from icgd.experiments.algo_fig2 import PAPER as FIG2_PAPER
 from icgd.experiments.algo_fig2 import SMOKE as FIG2_SMOKE
-from icgd.experiments.algoformers import DIFFERS, PROMPTS_SEED, AlgoSize, errors, resized
+from icgd.experiments.algoformers import DIFFERS, AlgoSize, errors, resized
 from icgd.experiments.cells import Cell, Workplace, training_cell
-from icgd.experiments.compiled import compiled_iterates
+from icgd.experiments.compiled import GD, NEWTON, compiled_iterates, compiled_weights
 from icgd.experiments.drawing import curve, legend_below, panels, title
 from icgd.experiments.experiment import Claim, Experiment, ResultTable, Row, Rows, Scale
 from icgd.experiments.measures import evaluation_prompts, predictions
-from icgd.experiments.over_seeds import distinct, select, smaller, told
-from icgd.training.baselines import GradientDescent, NewtonIterations, Ridge, optimal_ridge
+from icgd.experiments.over_seeds import (
+    combined,
+    distinct,
+    median_curve,
+    select,
+    smaller,
+    told,
+)
+from icgd.training.baselines import GradientDescent, NewtonIterations, optimal_ridge
 from icgd.training.batch import Batch
-from icgd.training.metrics import best_matching_iterate, cosine_of_gradients, squared_errors
+from icgd.training.metrics import (
+    best_matching_iterate,
+    cosine_per_position,
+    query_gradients,
+    squared_errors,
+)
 from icgd.training.tasks import TaskConfig, build_task
 from icgd.training.trainer import Trained
 
@@ -31,13 +43,9 @@ if TYPE_CHECKING:
 NOISES = (0.0, 0.1, 1.0)
 LAST = -1
 """The position that is looked at: the end of the prompt."""
-GD, NEWTON, RIDGE = "gradient descent", "Newton", "optimal ridge"
-FEW = 2
-"""Iterations that count as the beginning."""
+RIDGE = "optimal ridge"
 FAR = 1e-2
 """An error that is so many times smaller is far ahead."""
-N_GRADIENTS = 64
-"""Prompts whose gradients are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +71,15 @@ class AlgoFig5(Experiment):
         *DIFFERS,
         "The task is y = w.x / sqrt(d) + noise with w ~ N(0, I), so Var(y) = 1 without noise; errors "
         "include the noise of the target. The paper gives no scale.",
-        "Gradient descent takes the step 1/L of each prompt, Newton's iteration starts at S / |S|^2: the best "
-        "fixed choices. The paper searched a grid it does not show.",
+        "Gradient descent takes the step 1/L of each prompt, Newton's iteration starts at S / |S|^2: usual "
+        "choices, not tuned ones. The paper searched a grid it does not show.",
         "Compiled programs cannot see the data: their step and start come from the problem's radius. Each "
         "is held against the exact algorithm with the same step and start.",
     )
     sizes: ClassVar = {
         "smoke": resized(NoiseSize, FIG2_SMOKE, pairs=((3, 2), (2, 2)), iterations=5),
         "laptop": resized(
-            NoiseSize, FIG2_LAPTOP, pairs=((8, 6), (5, 5)), iterations=16, steps=1200
+            NoiseSize, FIG2_LAPTOP, pairs=((8, 6), (5, 5)), iterations=16, steps=1000
         ),
         "overnight": resized(
             NoiseSize, FIG2_OVERNIGHT, pairs=((8, 6), (5, 5)), iterations=24, steps=15_000
@@ -106,44 +114,48 @@ class AlgoFig5(Experiment):
                 "task": {"n_dims": size.n_dims, **task}, "n_points": size.n_points, "n_prompts": size.prompts,
                 "iterations": size.iterations,
             }  # fmt: skip
-            made.append(
-                Cell({"what": "algorithms", "noise": noise}, f"{__name__}:algorithms", given)
-            )
+            made += [
+                Cell(
+                    {"what": "algorithms", "noise": noise, "seed": seed},
+                    f"{__name__}:algorithms",
+                    {**given, "seed": seed},
+                )
+                for seed in range(size.seeds)
+            ]
         return made
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """Errors of models and algorithms; which iterates a model errs like; compiled programs."""
         lines, alike, compiled = [], [], []
         for noise in distinct(rows, "noise"):
-            exact = _exact(rows, noise)
             for loops, window in _pairs(rows):
                 found = select(rows, what="algoformer", noise=noise, loops=loops, window=window)
                 shape = (f"{noise:g}", f"{loops}", f"{window}")
-                others = [
-                    exact["error"][GD][loops],
-                    exact["error"][NEWTON][loops],
-                    exact["error"][RIDGE][0],
-                ]
-                ours = told([_at_the_end(row) for row in found])
-                lines.append((*shape, ours, *(f"{value:.3g}" for value in others)))
+                others = [_exact(rows, noise, GD, loops), _exact(rows, noise, NEWTON, loops)]
+                ours = [_at_the_end(row) for row in found]
+                lines.append((*shape, *map(told, (ours, *others, _exact(rows, noise, RIDGE, 0)))))
                 like = [_told_alike(found, name) for name in (GD, NEWTON)]
-                alike.append((*shape, *like, told([row["gradient_cosine"] for row in found])))
+                cosines = [told([row["cosine"][i] for row in found]) for i in range(2)]
+                alike.append((*shape, *like, *cosines))
             for name in (GD, NEWTON):
-                end, difference = exact["compiled"][name][-1], exact["difference"][name]
-                compiled.append((f"{noise:g}", name, f"{end:.3g}", f"{difference:.1e}"))
+                exact = select(rows, what="algorithms", noise=noise)
+                ends = told([row["compiled"][name][-1] for row in exact])
+                worst = max(row["difference"][name] for row in exact)
+                compiled.append((f"{noise:g}", name, ends, f"{worst:.1e}"))
         return [
             ResultTable(
                 "Squared error at the end of a prompt, after T loops or as many iterations",
                 ("Noise", "T", "dT", "AlgoFormer", GD, NEWTON, RIDGE), tuple(lines),
             ),
             ResultTable(
-                "The iterate whose errors are most like the AlgoFormer's, and their cosine; cosine of its "
-                "gradients in the query with those of optimal ridge",
-                ("Noise", "T", "dT", GD, NEWTON, "gradients"), tuple(alike),
+                "The iterate whose errors are most like the AlgoFormer's, and their cosine; cosines of its "
+                "predictions and of its gradients in the query with those of the compiled program for gradient "
+                "descent, after T steps",
+                ("Noise", "T", "dT", GD, NEWTON, "predictions", "gradients"), tuple(alike),
             ),
             ResultTable(
                 "Compiled programs after the last iteration: squared error, and the largest difference of a "
-                "prediction to the exact algorithm's with the same step and start, over all iterations",
+                "prediction to the exact algorithm's with the same step and start, in all iterations",
                 ("Noise", "Program", "Squared error", "Difference"), tuple(compiled),
             ),
         ]  # fmt: skip
@@ -154,41 +166,43 @@ class AlgoFig5(Experiment):
         clean, noisy = (
             select(rows, what="algoformer", noise=n, loops=loops, window=window) for n in (0.0, 1.0)
         )
-        exact, with_noise = (_exact(rows, n)["error"] for n in (0.0, 1.0))
-        few = [row["by_loops"][FEW - 1] for row in clean]
-        rivals = [exact[name][FEW] for name in (GD, NEWTON)]
-        ends, newton = [_at_the_end(row) for row in clean], exact[NEWTON]
+        # Before it, iterates were never asked for a prediction.
+        first = max(loops - window, 1)
+        few = [row["by_loops"][first - 1] for row in clean]
+        rivals = [_exact(rows, 0.0, name, first) for name in (GD, NEWTON)]
+        ends, newton = [_at_the_end(row) for row in clean], _exact(rows, 0.0, NEWTON, -1)
         noisy_ends = [_at_the_end(row) for row in noisy]
-        after = [with_noise[name][loops] for name in (GD, NEWTON)]
-        best = [min(with_noise[name]) for name in (GD, NEWTON)]
+        after = [_exact(rows, 1.0, name, loops) for name in (GD, NEWTON)]
+        best = [_best(rows, 1.0, name) for name in (GD, NEWTON)]
         return [
             Claim(
                 "without noise the AlgoFormer is ahead after few iterations",
                 "no noise: in the beginning the AlgoFormer's error is smaller than that of both algorithms "
-                f"(here: after {FEW} loops or iterations)",
-                f"{told(few)} against {rivals[0]:.3g} and {rivals[1]:.3g}",
-                smaller(few, [min(rivals)] * len(few)),
+                f"(here: after {first} loops or iterations, the first it was trained for)",
+                f"{told(few)} against {told(rivals[0])} and {told(rivals[1])}",
+                combined([smaller(few, rival) for rival in rivals]),
             ),
             Claim(
                 "Newton's method is far ahead in the end",
-                "no noise: Newton's method then reaches machine precision while the AlgoFormer stays behind",
-                f"Newton {newton[-1]:.2g} after {len(newton) - 1} iterations, AlgoFormer {told(ends)} "
-                f"after {loops}",
-                smaller([newton[-1]] * len(ends), [FAR * value for value in ends]),
+                "no noise: Newton's method then reaches machine precision while the AlgoFormer stays behind "
+                f"(here: Newton's last iterate below {FAR} of the AlgoFormer's error)",
+                f"Newton {told(newton)}, AlgoFormer {told(ends)}",
+                smaller(newton, [FAR * value for value in ends]),
             ),
             Claim(
                 "with noise 1 the AlgoFormer beats both algorithms after as many iterations",
                 "with noise the AlgoFormer has smaller errors than both algorithms",
-                f"noise 1, T = {loops}: {told(noisy_ends)} against {after[0]:.3g} and {after[1]:.3g}; "
-                f"optimal ridge {with_noise[RIDGE][0]:.3g}",
-                smaller(noisy_ends, [min(after)] * len(noisy_ends)),
+                f"noise 1, T = {loops}: {told(noisy_ends)} against {told(after[0])} and {told(after[1])}; "
+                f"optimal ridge {told(_exact(rows, 1.0, RIDGE, 0))}",
+                combined([smaller(noisy_ends, rival) for rival in after]),
             ),
             Claim(
                 "with noise 1 it beats them at their best iteration too",
-                "the paper explains this by slow convergence under noise. Both minimise the error on the "
-                "examples, so that stopping early helps them: held against their best iteration",
-                f"noise 1: {told(noisy_ends)} against {best[0]:.3g} and {best[1]:.3g}",
-                smaller(noisy_ends, [min(best)] * len(noisy_ends)),
+                "both algorithms minimise the error on the examples, so that with noise stopping early helps "
+                "them: is the AlgoFormer ahead of their best iterations?",
+                f"noise 1: {told(noisy_ends)} against {told(best[0])} and {told(best[1])}",
+                combined([smaller(noisy_ends, rival) for rival in best]),
+                ours=True,
             ),
         ]  # fmt: skip
 
@@ -201,12 +215,14 @@ class AlgoFig5(Experiment):
                 seeds = [row["by_loops"] for row in found]
                 label = f"AlgoFormer, T = {loops}, dT = {window}"
                 curve(axis, range(1, len(seeds[0]) + 1), seeds, label, i)
-            exact = _exact(rows, noise)
+            exact = select(rows, what="algorithms", noise=noise)
             for i, name in enumerate((GD, NEWTON), 2):
-                curve(axis, range(len(exact["error"][name])), [exact["error"][name]], name, i, 1)
-                compiled = exact["compiled"][name]
-                curve(axis, range(1, len(compiled) + 1), [compiled], f"compiled {name}", i, 2)
-            axis.axhline(exact["error"][RIDGE][0], color="0.4", linewidth=0.8, label=RIDGE)
+                seeds = [row["error"][name] for row in exact]
+                curve(axis, range(len(seeds[0])), seeds, name, i, 1)
+                seeds = [row["compiled"][name] for row in exact]
+                curve(axis, range(1, len(seeds[0]) + 1), seeds, f"compiled {name}", i, 2)
+            ridge = median_curve([row["error"][RIDGE] for row in exact])[0]
+            axis.axhline(ridge, color="0.4", linewidth=0.8, label=RIDGE)
             axis.set_yscale("log")
             axis.set_ylim(bottom=1e-8 if noise == 0 else None)
             title(
@@ -221,63 +237,79 @@ class AlgoFig5(Experiment):
 
 def by_loops(trained: Trained, *, n_prompts: int, iterations: int) -> dict[str, Any]:
     """Errors at the end of the prompts after 1, 2, .. loops, and which iterates they are like."""
-    loops = trained.config.model.loops
-    task, n_points = build_task(trained.config.task), trained.config.training.n_points
-    batches = evaluation_prompts(task, n_points, n_prompts, PROMPTS_SEED)
-    whole = _joined(batches)
-    made = {t: predictions(trained.model, batches, t) for t in range(1, iterations + 1)}
+    loops, training = trained.config.model.loops, trained.config.training
+    task = build_task(trained.config.task)
+    batches = evaluation_prompts(task, training.n_points, n_prompts, training.seed)
+    targets = torch.cat([b.ys for b in batches])[:, LAST:]
+    made = {t: predictions(trained.model, batches, t)[:, LAST:] for t in range(1, iterations + 1)}
     alike = {}
     for name, algorithm in _algorithms(iterations).items():
-        at_the_end = algorithm.iterates(whole)[:, :, LAST:]
-        step, how = best_matching_iterate(made[loops][:, LAST:], at_the_end, whole.ys[:, LAST:])
+        iterates = torch.cat([algorithm.iterates(b)[:, :, LAST:] for b in batches], 1)
+        step, how = best_matching_iterate(made[loops], iterates, targets)
         alike[name] = (int(step), float(how))
-    few = Batch(whole.xs[:N_GRADIENTS], whole.ys[:N_GRADIENTS])
-    ridge = optimal_ridge(task) if task.noise is not None else Ridge(0.0)
-    cosine = cosine_of_gradients(
-        lambda b: trained.model(b.xs, b.ys, b.kind), ridge, few, [n_points - 1]
-    )
     return {
         **errors(trained, n_prompts=n_prompts, loops=[loops]),
-        "by_loops": [_end(made[t], whole) for t in made],
+        "by_loops": [float(squared_errors(made[t], targets).mean()) for t in made],
         "alike": alike,
-        "gradient_cosine": float(cosine),
+        "cosine": _with_construction(trained, batches[0]),
     }
 
 
+def _with_construction(trained: Trained, batch: Batch) -> list[float]:
+    """Cosines of predictions and of gradients in the query with those of the compiled program's last step."""
+    device = next(trained.model.parameters()).device
+    weights = compiled_weights(GD, batch, trained.config.model.loops)[0][-1]
+    theirs = torch.einsum("bod,bd->bo", weights, batch.xs[:, LAST].double())[:, None]
+    there = batch.to(device)
+    slopes = query_gradients(
+        lambda b: trained.model(b.xs, b.ys, b.kind), there, [batch.n_points - 1]
+    ).cpu()
+    ours = predictions(trained.model, [batch])[:, LAST:]
+    alike = torch.cosine_similarity(slopes[:, 0].flatten(1).double(), weights.flatten(1), dim=1)
+    return [float(cosine_per_position(ours, theirs)), float(alike.mean())]
+
+
 def algorithms(
-    place: Workplace, *, task: dict[str, Any], n_points: int, n_prompts: int, iterations: int
+    place: Workplace,
+    *,
+    task: dict[str, Any],
+    n_points: int,
+    n_prompts: int,
+    iterations: int,
+    seed: int,
 ) -> dict[str, Any]:
     """Errors of exact and compiled gradient descent and Newton's method at the end of the prompts."""
     torch.set_num_threads(1)
     made = build_task(TaskConfig.model_validate(task))
+    ridge = optimal_ridge(made)
     # Drawn in the models' precision, so that the prompts are theirs.
-    drawn = _joined(evaluation_prompts(made, n_points, n_prompts, PROMPTS_SEED))
-    whole = Batch(drawn.xs.double(), drawn.ys.double())
-    error = {
-        name: [_end(p, whole) for p in algorithm.iterates(whole)]
+    batches = [
+        Batch(b.xs.double(), b.ys.double())
+        for b in evaluation_prompts(made, n_points, n_prompts, seed)
+    ]
+    targets = torch.cat([b.ys[:, LAST] for b in batches])
+    exact = {
+        name: torch.cat([algorithm.iterates(b)[:, :, LAST] for b in batches], 1)
         for name, algorithm in _algorithms(iterations).items()
     }
-    ridge = optimal_ridge(made) if made.noise is not None else Ridge(0.0)
-    error[RIDGE] = [_end(ridge(whole), whole)]
+    exact[RIDGE] = torch.cat([ridge(b)[:, LAST] for b in batches])[None]
     compiled, difference = {}, {}
     for name in (GD, NEWTON):
-        outputs, exact = compiled_iterates(name, whole, iterations)
-        targets = whole.ys[:, LAST]
-        compiled[name] = [fmean((p - targets).square().flatten().tolist()) for p in outputs]
-        difference[name] = float((outputs - exact).abs().max())
+        pairs = [compiled_iterates(name, b, iterations) for b in batches]
+        compiled[name] = _errors(torch.cat([outputs for outputs, _ in pairs], 1), targets)
+        difference[name] = max(float((outputs - path).abs().max()) for outputs, path in pairs)
+    error = {name: _errors(values, targets) for name, values in exact.items()}
     return {"error": error, "compiled": compiled, "difference": difference}
+
+
+def _errors(iterates: torch.Tensor, targets: torch.Tensor) -> list[float]:
+    """The mean squared error of every iterate (K, B, d_y)."""
+    values: list[float] = (iterates - targets).square().mean((1, 2)).tolist()
+    return values
 
 
 def _algorithms(iterations: int) -> dict[str, GradientDescent | NewtonIterations]:
     return {GD: GradientDescent(iterations), NEWTON: NewtonIterations(iterations)}
-
-
-def _joined(batches: list[Batch]) -> Batch:
-    return Batch(torch.cat([b.xs for b in batches]), torch.cat([b.ys for b in batches]))
-
-
-def _end(made: torch.Tensor, whole: Batch) -> float:
-    return float(squared_errors(made, whole.ys)[:, LAST].mean())
 
 
 def _at_the_end(row: Row) -> float:
@@ -285,9 +317,15 @@ def _at_the_end(row: Row) -> float:
     return float(row["by_loops"][row["loops"] - 1])
 
 
-def _exact(rows: Rows, noise: float) -> Row:
-    """The row of the algorithms."""
-    return select(rows, what="algorithms", noise=noise)[0]
+def _exact(rows: Rows, noise: float, name: str, iterate: int) -> list[float]:
+    """The error of an algorithm's iterate, for every seed."""
+    return [row["error"][name][iterate] for row in select(rows, what="algorithms", noise=noise)]
+
+
+def _best(rows: Rows, noise: float, name: str) -> list[float]:
+    """The least error of all iterates, for every seed."""
+    found = select(rows, what="algorithms", noise=noise)
+    return [min(row["error"][name]) for row in found]
 
 
 def _told_alike(rows: Rows, name: str) -> str:

@@ -58,7 +58,7 @@ def training_cell(
 
     measure  "module:function" of (Trained, **options) -> numbers
     """
-    told = config.model_copy(update={"out_dir": "", "name": ""}).model_dump(mode="json")
+    told = _what_is_trained(config).model_dump(mode="json")
     return Cell(
         key,
         "icgd.experiments.cells:train_and_measure",
@@ -73,16 +73,18 @@ class Workplace:
     directory  the cell's own
     models     where trained models are kept for other experiments that need the same ones; None: in the
                cell's own directory
+    device     of trainings; None: as configured
     """
 
     directory: Path
     models: Path | None = None
+    device: str | None = None
 
     def model_directory(self, config: Config) -> Path:
         """The directory of a training: the same configuration is trained once."""
         if self.models is None:
             return self.directory
-        told = config.model_copy(update={"out_dir": "", "name": ""}).to_json()
+        told = _what_is_trained(config).to_json()
         words = f"{config.task.name}-{config.model.kind}-{config.training.seed}"
         return self.models / f"{_safe(words)}-{_digest(told)}"
 
@@ -98,11 +100,16 @@ class _Job:
 def run_cells(
     cells: Sequence[Cell], directory: Path, executor: Executor,
     on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None, models: Path | None = None,
+    device: str | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run what has no result yet; all rows, in the order of the cells."""
-    missing = [c for c in cells if read_row(directory / c.name) is None]
+    # Workers may have another working directory.
+    directory, models = directory.resolve(), None if models is None else models.resolve()
     failed: list[tuple[Cell, BaseException]] = []
-    jobs = [_Job(c, Workplace(directory / c.name, models)) for c in missing]
+    jobs = [
+        _Job(c, Workplace(directory / c.name, models, device))
+        for c in missing_cells(cells, directory)
+    ]
     for job, result in executor.run(run_cell, jobs):
         if isinstance(result, BaseException):
             failed.append((job.cell, result))
@@ -123,6 +130,16 @@ def run_cells(
     return [row for row in rows if row is not None]
 
 
+def missing_cells(cells: Sequence[Cell], directory: Path) -> list[Cell]:
+    """The cells without a result."""
+    return [c for c in cells if read_row(directory / c.name) is None]
+
+
+def digest_of(cells: Sequence[Cell]) -> str:
+    """Changes with any setting of any cell."""
+    return _digest([c.name for c in cells])
+
+
 def run_cell(job: _Job) -> dict[str, Any]:
     """Do the work and write row and time; called in a worker."""
     started = time.perf_counter()
@@ -141,6 +158,9 @@ def train_and_measure(
     from icgd.training.trainer import train, training_seconds
 
     made = make_config(config)
+    if place.device is not None:
+        training = made.training.model_copy(update={"device": place.device})
+        made = made.model_copy(update={"training": training})
     directory = place.model_directory(made)
     with _Alone(directory):
         trained = train(made.model_copy(update={"out_dir": str(directory)}))
@@ -201,6 +221,12 @@ def _named(name: str) -> Callable[..., dict[str, Any]]:
     module, _, function = name.partition(":")
     found: Callable[..., dict[str, Any]] = getattr(import_module(module), function)
     return found
+
+
+def _what_is_trained(config: Config) -> Config:
+    """A configuration without what names places and not the training."""
+    training = config.training.model_copy(update={"device": "cpu"})
+    return config.model_copy(update={"out_dir": "", "name": "", "training": training})
 
 
 def _safe(words: str) -> str:

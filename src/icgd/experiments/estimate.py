@@ -39,15 +39,15 @@ class Estimate:
         )
 
 
-def estimate(cells: Sequence[Cell], workers: int) -> Estimate:
-    """Time a few steps of every kind of training and add up."""
+def estimate(cells: Sequence[Cell], workers: int, device: str = "cpu") -> Estimate:
+    """Time a few steps of every kind of training and add up; one at a time, with nothing else running."""
     configs = [config for cell in cells if (config := cell.config) is not None]
     known: dict[str, tuple[float, float]] = {}
     flops = seconds = 0.0
     for config in configs:
         kind = _kind(config)
         if kind not in known:
-            known[kind] = _cost_of_a_step(config)
+            known[kind] = _cost_of_a_step(config, device)
         per_step = known[kind]
         flops += per_step[0] * config.training.train_steps
         seconds += per_step[1] * config.training.train_steps
@@ -62,20 +62,21 @@ def _kind(config: Config) -> str:
     return config.model_copy(update={"training": training, "out_dir": "", "name": ""}).to_json()
 
 
-def _cost_of_a_step(config: Config) -> tuple[float, float]:
+def _cost_of_a_step(config: Config, device: str) -> tuple[float, float]:
     threads = torch.get_num_threads()
     torch.set_num_threads(config.training.threads or threads)
     try:
         task = build_task(config.task)
-        model = build_model(config.model, task.d_x, task.d_y)
+        model = build_model(config.model, task.d_x, task.d_y).to(device)
         optimizer = make_optimizer(config, model)
 
         def step(number: int) -> None:
-            batch = sample_step(task, config, number)
+            batch = sample_step(task, config, number).to(device)
             optimizer.zero_grad(set_to_none=True)
             loss = model.loss(batch)
             loss.backward()
             optimizer.step()
+            float(loss.detach())  # waits for a GPU
 
         with flop_counter() as counter:
             step(0)

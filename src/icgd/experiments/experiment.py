@@ -31,12 +31,14 @@ class Claim:
     paper  what the paper says, in our words
     found  the numbers
     holds  None: these runs do not decide it, for instance because seeds disagree
+    ours   a question the paper does not ask
     """
 
     short: str
     paper: str
     found: str
     holds: bool | None
+    ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,5 +113,6 @@ def verdict(claims: Sequence[Claim]) -> str:
     'Reproduced: deeper is better. Not decided: no decline.'
     """
     kinds = (("Reproduced", True), ("Not reproduced", False), ("Not decided", None))
-    told = [(word, [c.short for c in claims if c.holds is holds]) for word, holds in kinds]
+    theirs = [claim for claim in claims if not claim.ours]
+    told = [(word, [c.short for c in theirs if c.holds is holds]) for word, holds in kinds]
     return " ".join(f"{word}: {'; '.join(found)}." for word, found in told if found)

@@ -160,8 +160,10 @@ def evaluation_table(told: dict[str, Any]) -> Table:
     """Losses at a few positions."""
     from rich.table import Table
 
-    n = told["n_points"]
-    places = sorted({0, n // 4, n // 2, 3 * n // 4, n - 1})
+    counted = told["counted"] or [True] * told["n_points"]
+    asked = [i for i, counts in enumerate(counted) if counts]
+    n = len(asked)
+    places = [asked[i] for i in sorted({0, n // 4, n // 2, 3 * n // 4, n - 1})]
     table = Table(title="Mean squared error by number of examples before it", title_justify="left")
     table.add_column("")
     for i in places:

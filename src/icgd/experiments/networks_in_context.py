@@ -27,8 +27,8 @@ from icgd.training.trainer import Trained
 ATTENTIONS = ("relu", "softmax")
 MATCHES = 0.05
 """How far below a trained network's R2 counts as matching it."""
-PROMPTS_SEED = 1
-"""Of the prompts that everything is measured on."""
+LEARNED = 0.2
+"""R2 with the longest trained prompt, below which a model has learned too little to be judged."""
 BEST, LAST, LINEAR = "network, best epoch", "network, last epoch", "least squares"
 
 
@@ -38,12 +38,11 @@ class NetworkSize(TrainedSize):
 
     width            of the networks that make the targets, and of those trained on the prompt
     tested_points    length of the prompts on which models are measured
-    baseline_prompts, baseline_every  on how many prompts networks are trained, and at every how many-th length
+    baseline_every   networks are trained on the prompt at every so many-th length
     """
 
     width: int
     tested_points: int
-    baseline_prompts: int
     baseline_every: int
 
     @property
@@ -88,7 +87,7 @@ def baseline_cell(
     """Networks trained on prompts of `task`, and least squares."""
     options = {
         "task": {"n_dims": size.n_dims, **task}, "n_layers": n_layers, "width": size.width, "seed": seed,
-        "n_points": size.tested_points, "n_prompts": size.baseline_prompts, "lengths": size.lengths,
+        "n_points": size.tested_points, "n_prompts": size.prompts, "lengths": size.lengths,
     }  # fmt: skip
     key = {"predictor": "baselines", "seed": seed, **key}
     return Cell(key, f"{__name__}:r2_of_baselines", options)
@@ -101,7 +100,8 @@ def r2_of_a_model(
     told = trained.config.task.model_dump(mode="json")
     found = {}
     for name, change in tests.items():
-        batches = evaluation_prompts(_task({**told, **change}), n_points, n_prompts, PROMPTS_SEED)
+        task = _task({**told, **change})
+        batches = evaluation_prompts(task, n_points, n_prompts, trained.config.training.seed)
         targets = torch.cat([b.ys for b in batches])
         found[name] = r2_per_position(predictions(trained.model, batches), targets).tolist()
     points = trained.config.training.n_points
@@ -114,7 +114,7 @@ def r2_of_baselines(
 ) -> dict[str, Any]:  # fmt: skip
     """R2 of networks trained on the prompt and of least squares, at some numbers of examples."""
     torch.set_num_threads(1)
-    batches = evaluation_prompts(_task(task), n_points, n_prompts, PROMPTS_SEED)
+    batches = evaluation_prompts(_task(task), n_points, n_prompts, seed)
     # Batch by batch: networks of all prompts at once would need too much memory at the paper's scale.
     fits = [
         PromptNetwork(n_layers=n_layers, hidden_layer_size=width, seed=seed * len(batches) + i).fit(
@@ -155,6 +155,19 @@ def baseline_curves(rows: Rows, name: str, **key: Any) -> tuple[list[int], list[
     """Numbers of examples, and a curve per seed."""
     found = select(rows, predictor="baselines", **key)
     return list(found[0]["lengths"]), [row["r2"][name] for row in found]
+
+
+def has_learned(rows: Rows, test: str, **key: Any) -> bool:
+    """Whether models of all seeds have learned enough to be judged."""
+    end, _ = ends(rows)
+    return all(curve[end] > LEARNED for curve in model_curves(rows, test, **key))
+
+
+def gaps(rows: Rows, test: str, at: int, *, attention: str, **key: Any) -> list[float]:
+    """R2 of the transformer minus the best of the network with `at` examples, seed by seed."""
+    ours = [c[at] for c in model_curves(rows, test, attention=attention, **key)]
+    theirs = baseline_at(rows, BEST, at, test=test, **key)
+    return [a - b for a, b in zip(ours, theirs, strict=True)]
 
 
 def baseline_at(rows: Rows, name: str, length: int, **key: Any) -> list[float]:

@@ -11,6 +11,10 @@ from icgd.experiments.experiment import Row, Rows
 
 ENOUGH = 3
 """Seeds an ordering needs: fewer decide nothing."""
+R2_MARGIN = 0.01
+"""What a difference of two R2 must exceed to count, in every seed."""
+ERROR_MARGIN = 0.02
+"""The same for errors, relative to the larger one."""
 
 
 def select(rows: Rows, **values: Any) -> list[Row]:
@@ -58,18 +62,20 @@ def all_agree(facts: Sequence[bool]) -> bool | None:
 
 
 def smaller(first: Sequence[float], second: Sequence[float]) -> bool | None:
-    """Whether the first is smaller than the second, seed by seed; None unless all seeds agree.
+    """Whether an error is smaller than another, seed by seed; None unless all seeds agree by the margin.
 
-    >>> smaller([1.0] * 3, [2.0] * 3), smaller([math.nan] * 3, [2.0] * 3)
-    (True, None)
+    >>> smaller([1.0] * 3, [2.0] * 3), smaller([1.0] * 3, [1.001] * 3), smaller([math.nan] * 3, [2.0] * 3)
+    (True, None, None)
     """
-    return positive([b - a for a, b in zip(first, second, strict=True)])
+    pairs = list(zip(first, second, strict=True))
+    return positive([(b - a) / max(abs(a), abs(b), 1e-300) for a, b in pairs], ERROR_MARGIN)
 
 
-def positive(values: Sequence[float]) -> bool | None:
-    """Whether a number is > 0 for all seeds; None if they disagree or one is missing."""
-    # inf - inf: both diverged, and there is nothing to compare.
-    return None if any(math.isnan(v) for v in values) else all_agree([v > 0 for v in values])
+def positive(values: Sequence[float], margin: float = R2_MARGIN) -> bool | None:
+    """True if a number is above the margin for all seeds, False if below minus the margin, else None."""
+    if all_agree([v > margin for v in values]):
+        return True
+    return False if all_agree([v < -margin for v in values]) else None
 
 
 def combined(facts: Sequence[bool | None]) -> bool | None:

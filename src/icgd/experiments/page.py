@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from icgd.experiments.estimate import duration
 from icgd.experiments.experiment import Claim, Experiment, ResultTable, verdict
+from icgd.experiments.over_seeds import ERROR_MARGIN, R2_MARGIN
 from icgd.experiments.record import Record
 
 _WORDS = {True: "yes", False: "**no**", None: "not decided"}
@@ -19,19 +20,23 @@ def page(experiment: Experiment, record: Record, figure: str) -> str:
     claims = experiment.claims(record.rows)
     parts = [
         f"# {experiment.name}: {experiment.title}",
-        f"{experiment.paper}, {experiment.where}. Scale `{record.scale}`, {record.seeds} seeds; curves are "
-        "medians over seeds, shades their range. An ordering counts as decided only if all seeds agree.",
-        f"**{verdict(claims)}**" if claims else "",
+        f"{experiment.paper}, {experiment.where}.",
+        f"**At {record.scale} scale, {record.seeds} seeds. {verdict(claims)}**" if claims else "",
         f"![{experiment.title}]({figure})",
+        "Curves are medians over seeds, shades their range. A claim is decided only if all seeds agree by more "
+        f"than a margin ({ERROR_MARGIN:.0%} of an error, {R2_MARGIN} of R2); one about several cases holds if "
+        "all hold and fails if one fails. With three seeds a coin would decide one case in four, so that a "
+        "small difference that is decided says little; every seed has prompts of its own.",
         "## What the paper says, and what was measured",
         _claims(claims),
         "## Numbers",
         *(f"{table.title}\n\n{markdown(table)}" for table in experiment.tables(record.rows)),
         "## How it was made",
         f"```sh\n{record.command}\n```",
-        f"{duration(record.seconds)} on {record.workers} cores (torch {record.torch}). The command writes this "
-        "page, the figure, `record.json` with every number, and `results.parquet`.",
-        _scales(experiment),
+        f"{duration(record.seconds)} with {record.workers} workers of one thread each (torch {record.torch}). "
+        "The command writes this page, the figure, `record.json` with every number, and `results.parquet`. "
+        "Settings of this run, and of the other scales:",
+        _scales(experiment, record),
     ]
     if experiment.differs:
         points = "\n".join(f"- {point}" for point in experiment.differs)
@@ -45,21 +50,26 @@ def markdown(table: ResultTable) -> str:
 
 
 def _claims(claims: Sequence[Claim]) -> str:
-    rows = [(claim.paper, claim.found, _WORDS[claim.holds]) for claim in claims]
+    rows = [
+        (f"(our question) {c.paper}" if c.ours else c.paper, c.found, _WORDS[c.holds])
+        for c in claims
+    ]
     return _grid(("The paper", "Measured", "Holds here"), rows)
 
 
-def _scales(experiment: Experiment) -> str:
-    sizes = experiment.sizes
-    names = list(next(iter(sizes.values())).settings())
+def _scales(experiment: Experiment, record: Record) -> str:
+    """Settings by scale: of the record's own scale those it was made with."""
+    told = {scale: size.settings() for scale, size in experiment.sizes.items()}
+    told[record.scale] = record.settings
     rows = [
-        (f"`{name}`", *(_value(size.settings()[name]) for size in sizes.values())) for name in names
+        (f"`{name}`", *(_value(settings.get(name)) for settings in told.values()))
+        for name in record.settings
     ]
-    return _grid(("Setting", *sizes), rows)
+    return _grid(("Setting", *told), rows)
 
 
 def _value(value: object) -> str:
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         return ", ".join(_value(v) for v in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 

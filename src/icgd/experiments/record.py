@@ -19,12 +19,16 @@ from icgd.experiments.experiment import Scale
 
 DIGITS = 5
 """Significant digits that are kept."""
+HUGE = 1e300
+"""Stands for everything above it."""
 
 
 class Record(BaseModel):
     """One run of an experiment.
 
     command  what makes it again
+    settings what the scale had chosen
+    cells    digest of all cells: other settings or options have another one
     seconds  work of all cells, trained models that were there before included, divided by the workers
     rows     one per cell
     """
@@ -35,6 +39,8 @@ class Record(BaseModel):
     name: str
     scale: Scale
     command: str
+    settings: dict[str, Any]
+    cells: str
     seeds: int
     workers: int
     seconds: float
@@ -90,16 +96,18 @@ def restored(value: Any) -> Any:
 
 
 def rounded(value: Any) -> Any:
-    """Floats with few digits, NaN as None; everything else as it is.
+    """Floats with few digits, NaN as None, infinity as a huge number; everything else as it is.
 
-    >>> rounded({"a": [0.123456789, float("nan"), 3]})
-    {'a': [0.12346, None, 3]}
+    >>> rounded({"a": [0.123456789, float("nan"), 3, float("inf")]})
+    {'a': [0.12346, None, 3, 1e+300]}
     """
     if isinstance(value, float):
-        short = float(f"{value:.{DIGITS}g}")
-        return short if math.isfinite(short) else None
+        if math.isnan(value):
+            return None
+        # JSON has no infinity; what diverged stays larger than everything else.
+        return float(f"{max(-HUGE, min(HUGE, value)):.{DIGITS}g}")
     if isinstance(value, dict):
         return {k: rounded(v) for k, v in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [rounded(v) for v in value]
     return value

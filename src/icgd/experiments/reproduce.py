@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from icgd.atomic import write_text, write_whole
-from icgd.experiments.cells import Cell, run_cells, seconds_of, write_table
+from icgd.experiments.cells import Cell, digest_of, run_cells, seconds_of, write_table
 from icgd.experiments.executors import make_executor
 from icgd.experiments.experiment import Experiment, Scale
 from icgd.experiments.page import page
@@ -21,6 +21,7 @@ TABLE = "results.parquet"
 
 def reproduce(
     experiment: Experiment, scale: Scale, *, out: Path, executor: str = "joblib", workers: int = 2,
+    device: str | None = None,
     on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None,
 ) -> Record:  # fmt: skip
     """Run what has not been run yet; everything is in `out`/NAME-SCALE.
@@ -31,13 +32,14 @@ def reproduce(
 
     from icgd._version import __version__
 
-    cells, place = experiment.cells(scale), out / f"{experiment.name}-{scale}"
+    cells, place = experiment.cells(scale), cells_directory(experiment, scale, out).parent
     place.mkdir(parents=True, exist_ok=True)
     runner = make_executor(executor, workers)
-    rows = run_cells(cells, place / "cells", runner, on_done, models=out / "models")
+    rows = run_cells(cells, place / "cells", runner, on_done, out / "models", device)
     record = Record(
         name=experiment.name, scale=scale, seeds=experiment.size(scale).seeds, workers=workers,
         command=f"icgd reproduce {experiment.name} --scale {scale}",
+        settings=rounded(experiment.size(scale).settings()), cells=digest_of(cells),
         seconds=seconds_of(cells, place / "cells") / workers,
         torch=torch.__version__.split("+")[0], icgd=__version__, rows=restored(rounded(rows)),
     )  # fmt: skip
@@ -46,6 +48,11 @@ def reproduce(
     write_figure(experiment, record, place / FIGURE)
     write_text(place / PAGE, page(experiment, record, FIGURE))
     return record
+
+
+def cells_directory(experiment: Experiment, scale: str, out: Path) -> Path:
+    """Where the results of single cells are kept."""
+    return out / f"{experiment.name}-{scale}" / "cells"
 
 
 def write_figure(experiment: Experiment, record: Record, path: Path) -> None:

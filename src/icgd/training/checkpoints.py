@@ -28,7 +28,7 @@ MAY_CHANGE = (
     "train_steps", "save_every_steps", "keep_every_steps", "log_every_steps", "device", "threads",
     "tensorboard", "compile",
 )  # fmt: skip
-"""Settings that do not change what a step does: a run may go on with others."""
+"""Settings that do not change what a step computes, up to rounding: a run may go on with others."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,10 @@ def load_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
 def check_same_run(checkpoint: Checkpoint, config: Config, directory: Path) -> None:
     """A run goes on only as what it was; otherwise say what differs."""
     differences = list(_differences(checkpoint.config.model_dump(), config.model_dump(), ""))
-    serious = [
-        d for d in differences
-        if d[0] not in {"name", "out_dir", "expected", *(f"training.{k}" for k in MAY_CHANGE)}
-    ]  # fmt: skip
+    allowed = {"name", "out_dir", "expected", *(f"training.{k}" for k in MAY_CHANGE)}
+    if config.training.schedule == "cosine":
+        allowed.remove("training.train_steps")  # the rate of every step depends on it
+    serious = [d for d in differences if d[0] not in allowed]
     if serious:
         name, before, now = serious[0]
         more = f" and {len(serious) - 1} more" if len(serious) > 1 else ""

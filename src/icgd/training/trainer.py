@@ -84,13 +84,18 @@ def check_prompts(config: Config, task: Task) -> None:
         raise InvalidParameter(
             "training.curriculum.dims.end", dims.end, f"be at most task.n_dims = {task.d_x}"
         )
-    if t.device.startswith("cuda") and not torch.cuda.is_available():
+    check_device(t.device)
+
+
+def check_device(name: str) -> None:
+    """Complain about a device that this machine does not have."""
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = " ".join(str(error).split()).split(". ")[0][:100]
         raise InvalidParameter(
-            "training.device",
-            t.device,
-            "be a device of this machine",
-            remedy="There is no CUDA: use cpu.",
-        )
+            "training.device", name, "be a device of this machine", remedy=f"Use cpu ({reason})."
+        ) from error
 
 
 def training_seconds(directory: Path) -> float:
@@ -208,6 +213,9 @@ class _Run:
         self._since, self._steps = time.perf_counter(), 0
 
     def _save(self, done: int) -> None:
+        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+            # An infinite gradient under a finite loss: the checkpoint before must stay.
+            raise AssumptionViolated(self._diverged(done - 1, math.nan))
         if self.group.leads:
             every = self.config.training.keep_every_steps
             save_checkpoint(
@@ -289,8 +297,14 @@ class _Journal:
 
     def write(self, **line: Any) -> None:
         """One line, and the same numbers for TensorBoard if it is wanted."""
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise InvalidFile(
+                f"{self.path} cannot be written: {error.strerror or error}. The last checkpoint is whole; free "
+                "space and start the same command again."
+            ) from error
         if self._board is not None:
             for name in ("loss", "lr"):
                 self._board.add_scalar(name, line[name], line["step"])
