@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from icgd.experiments.measures import final, load_run
-from icgd.training.checkpoints import export_weights
+from icgd.training.checkpoints import check_same_run, export_weights, load_checkpoint
 from icgd.training.config import load_config, presets
 from icgd.training.trainer import Trained, train
 
@@ -27,6 +27,7 @@ def ship(name: str, run: Path | None) -> dict[str, float]:
     config = load_config(name)
     if run is None:
         run = train(config).directory
+    check_same_run(load_checkpoint(run), config, run)
     exported = TRAINING / "shipped" / f"{name}.safetensors"
     export_weights(run, exported)
     exported.chmod(0o644)
@@ -53,6 +54,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--from", dest="run", type=Path, help="a finished run of the preset")
     given = parser.parse_args()
+    if given.run is not None and len(given.names) != 1:
+        parser.error("--from is the run of one preset: name it")
     for name in given.names or presets():
         expected = ship(name, given.run)
         write_expected(name, expected)

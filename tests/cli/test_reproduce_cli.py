@@ -66,7 +66,9 @@ def test_bad_input_is_one_line_and_writes_nothing(here, icgd_command, arguments,
 def test_a_scale_is_checked_before_anything_is_run_or_timed(here, icgd_command, monkeypatch):
     from icgd.experiments import estimate
 
-    monkeypatch.setattr(estimate, "_cost_of_a_step", lambda config: pytest.fail("a step was timed"))
+    monkeypatch.setattr(
+        estimate, "_cost_of_a_step", lambda config, device: pytest.fail("a step was timed")
+    )
     assert icgd_command("reproduce", "all", "--scale", "small").exit_code == 2
     assert nothing_new(here)
 
@@ -96,7 +98,7 @@ def test_an_estimate_is_told_and_nothing_is_written(here, icgd_command, name):
     steps = sum(c.config.training.train_steps for c in cells)
     assert f"{len(cells)} trainings, {steps} steps, " in said.stdout
     assert "with 2 workers" in said.stdout
-    assert f"and {len(cells)} cells in all" in said.stdout
+    assert f"{len(cells)} of {len(cells)} cells to do" in said.stdout
     assert "Page:" not in said.stdout
     assert nothing_new(here)
 
@@ -105,7 +107,7 @@ def test_all_estimates_every_experiment_at_the_papers_scale(here, icgd_command, 
     """With a made-up cost of a step: the papers' models are too large to be stepped here."""
     from icgd.experiments import estimate
 
-    monkeypatch.setattr(estimate, "_cost_of_a_step", lambda config: (1e12, 0.5))
+    monkeypatch.setattr(estimate, "_cost_of_a_step", lambda config, device: (1e12, 0.5))
     said = icgd_command("reproduce", "all", "--scale", "paper", "--estimate", "--workers", "1")
     assert said.exit_code == 0
     for name, experiment in EXPERIMENTS.items():

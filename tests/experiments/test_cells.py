@@ -279,7 +279,11 @@ def test_two_experiments_share_their_models(reproduced, reproduce_smoke, tmp_pat
     assert len(after) == len(before) + 2  # of three pairs (T, dT) one was there
     place = Workplace(tmp_path / "out" / "any", tmp_path / "out" / "models")
     mine, theirs = (
-        {place.model_directory(c.config).name for c in find_experiment(name).cells("smoke")}
+        {
+            place.model_directory(c.config).name
+            for c in find_experiment(name).cells("smoke")
+            if c.config
+        }
         for name in ("algo-fig2", "algo-fig3")
     )
     assert len(mine & theirs) == 1

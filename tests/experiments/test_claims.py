@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from icgd.experiments.algo_fig2 import TASKS
-from icgd.experiments.algo_fig5 import FEW, GD, NEWTON
 from icgd.experiments.algoformers import CHAIN, KINDS, TASK_NAMES
+from icgd.experiments.compiled import GD, NEWTON
 from icgd.experiments.deep_g1 import MIXTURES
 from icgd.experiments.deep_g2 import SHIFTS
 from icgd.experiments.experiment import Claim, verdict
@@ -55,6 +55,8 @@ def r2_at(test: str, at: int, value: float, **key) -> Edit:
 
     def edit(rows) -> None:
         for row in having(rows, predictor="transformer", **key):
+            first = next(iter(row["r2"]))  # the test that is as trained: it must have been learned
+            row["r2"][first][END] = 0.5
             row["r2"][test][at] = value
         for row in having(rows, predictor="baselines"):
             row["r2"][BEST] = [0.5] * len(row["r2"][BEST])
@@ -83,7 +85,7 @@ def r2_by_mixture(*values: float) -> Edit:
 def r2_by_depth(attention: str, per_layer: float) -> Edit:
     def edit(rows) -> None:
         for row in having(rows, attention=attention):
-            row["r2"] = {k: [per_layer * row["depth"]] * len(v) for k, v in row["r2"].items()}
+            row["r2"] = {k: [0.5 + per_layer * row["depth"]] * len(v) for k, v in row["r2"].items()}
 
     return edit
 
@@ -92,22 +94,22 @@ def deep_cases() -> list[Case]:
     made = []
     for a in ATTENTIONS:
         for at, where in ((END, "within the trained length"), (LONGEST, "beyond it")):
-            # 0.05 lower still matches, up to rounding.
-            good, bad = (r2_at("1 : 0", at, v, attention=a) for v in (0.451, 0.449))
+            # 0.05 lower still matches, and 0.01 is the margin.
+            good, bad = (r2_at("1 : 0", at, v, attention=a) for v in (0.461, 0.439))
             short = f"{a} transformers match networks trained on the prompt {where}"
             made.append(Case("deep-g1", short, good, bad))
     short = "softmax transformers decline beyond the trained length"
     made.append(
-        Case("deep-g1", short, r2_changes_after_the_end(-0.01), r2_changes_after_the_end(0.0))
+        Case("deep-g1", short, r2_changes_after_the_end(-0.011), r2_changes_after_the_end(0.011))
     )
     short = "R2 falls as the mixture departs from the trained one"
     falling, rising = r2_by_mixture(0.9, 0.8, 0.7, 0.6), r2_by_mixture(0.6, 0.7, 0.8, 0.9)
     made.append(Case("deep-g1", short, falling, rising))
     for shift in SHIFTS:
         short = f"transformers match networks trained on the prompt for parameters {shift}"
-        made.append(Case("deep-g2", short, r2_at(shift, END, 0.451), r2_at(shift, END, 0.449)))
+        made.append(Case("deep-g2", short, r2_at(shift, END, 0.461), r2_at(shift, END, 0.439)))
     made += [
-        Case("deep-g3", f"deeper {a} transformers are better", r2_by_depth(a, 0.1), r2_by_depth(a, 0.0))
+        Case("deep-g3", f"deeper {a} transformers are better", r2_by_depth(a, 0.02), r2_by_depth(a, -0.02))
         for a in ATTENTIONS
     ]  # fmt: skip
     return made
@@ -158,14 +160,14 @@ def algo_cases() -> list[Case]:
     for rival in ("standard", "looped"):
         for task in TASKS:
             short = f"AlgoFormer better than {rival} on {TASK_NAMES[task]}"
-            good, tied = (errors_of_models(task, algoformer=e, **{rival: 0.5}) for e in (0.4, 0.5))
-            made.append(Case("algo-fig2", short, good, tied))
+            good, bad = (errors_of_models(task, algoformer=e, **{rival: 0.5}) for e in (0.48, 0.52))
+            made.append(Case("algo-fig2", short, good, bad))
     short = "on chains the looped transformer is far behind both others"
-    good = errors_of_models(CHAIN, algoformer=0.1, standard=0.79, looped=1.0)
-    bad = errors_of_models(CHAIN, algoformer=0.1, standard=0.81, looped=1.0)
+    good = errors_of_models(CHAIN, algoformer=0.1, standard=0.78, looped=1.0)
+    bad = errors_of_models(CHAIN, algoformer=0.1, standard=0.82, looped=1.0)
     made.append(Case("algo-fig2", short, good, bad))
     short = "errors fall with the number of examples"
-    made.append(Case("algo-fig2", short, errors_by_position(-0.01), errors_by_position(0.01)))
+    made.append(Case("algo-fig2", short, errors_by_position(-0.1), errors_by_position(0.1)))
     short = "a larger window dT keeps longer loops stable"
     steady, unsteady = errors_after_loops(lambda w: 3.0 - w), errors_after_loops(lambda w: 1.0 + w)
     made.append(Case("algo-fig3", short, steady, unsteady))
@@ -184,6 +186,10 @@ def algo_cases() -> list[Case]:
 # -- ALGO, Figure 5: models beside algorithms, whose numbers stay as measured ----------------------------
 
 
+FIRST = 1
+"""The first loop that counts in the loss of the smoke scale's T = 3, dT = 2."""
+
+
 def error_after(loops: int | None, noise: float, value: float) -> Edit:
     """The error of AlgoFormers after so many loops (None: as many as trained)."""
 
@@ -200,7 +206,7 @@ def noise_cases() -> list[Case]:
     equal = "with noise 1 the AlgoFormer beats both algorithms after as many iterations"
     best = "with noise 1 it beats them at their best iteration too"
     return [
-        Case("algo-fig5", few, error_after(FEW, 0.0, 1e-6), error_after(FEW, 0.0, 1e6)),
+        Case("algo-fig5", few, error_after(FIRST, 0.0, 1e-6), error_after(FIRST, 0.0, 1e6)),
         Case("algo-fig5", newton, error_after(None, 0.0, 1e6), error_after(None, 0.0, 1e-6)),
         Case("algo-fig5", equal, error_after(None, 1.0, 1e-6), error_after(None, 1.0, 1e6)),
         Case("algo-fig5", best, error_after(None, 1.0, 1e-6), error_after(None, 1.0, 1e6)),
@@ -289,9 +295,9 @@ def test_a_rise_between_two_mixtures_is_no_fall_whatever_the_ends_are(reproduced
 def test_rivals_at_their_best_are_harder_to_beat_than_at_the_end(reproduced):
     """An error between the best iterate and the one after T steps: ahead of one, behind the other."""
     rows = replicated(reproduced("algo-fig5").record.rows)
-    (exact,) = having(rows, what="algorithms", noise=1.0)
-    for name in (GD, NEWTON):
-        exact["error"][name] = [3.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    for exact in having(rows, what="algorithms", noise=1.0):
+        for name in (GD, NEWTON):
+            exact["error"][name] = [3.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     error_after(None, 1.0, 1.5)(rows)
     claims = find_experiment("algo-fig5").claims(rows)
     assert [claim.holds for claim in claims[2:]] == [True, False]
@@ -341,3 +347,19 @@ def test_numbers_that_are_missing_decide_nothing_and_break_nothing(reproduced, n
     )
     assert experiment.tables(rows)
     experiment.draw(rows)
+
+
+def test_models_that_have_learned_nothing_are_not_judged(reproduced):
+    rows = replicated(reproduced("deep-g1").record.rows)
+    r2_by_mixture(0.15, 0.1, 0.05, 0.0)(rows)
+    claims = {claim.short: claim.holds for claim in find_experiment("deep-g1").claims(rows)}
+    assert claims["R2 falls as the mixture departs from the trained one"] is None
+    assert claims["relu transformers match networks trained on the prompt beyond it"] is None
+
+
+def test_a_difference_below_the_margin_decides_nothing(reproduced):
+    rows = replicated(reproduced("algo-fig2").record.rows)
+    errors_of_models(CHAIN, algoformer=0.499, standard=0.5, looped=0.5)(rows)
+    short = f"AlgoFormer better than standard on {TASK_NAMES[CHAIN]}"
+    (claim,) = [c for c in find_experiment("algo-fig2").claims(rows) if c.short == short]
+    assert claim.holds is None

@@ -73,7 +73,7 @@ def fixed_cost(monkeypatch, flops=5.0, seconds=2.0) -> list[str]:
     """Every kind of training costs the same per step; the kinds that were asked for."""
     asked: list[str] = []
 
-    def cost(config):
+    def cost(config, device):
         asked.append(config.to_json())
         return flops, seconds
 

@@ -35,7 +35,7 @@ def test_the_command_writes_all_it_promises(reproduced, name):
     assert files == {RECORD, FIGURE, PAGE, TABLE, "cells"}
     assert str(done.place / PAGE) in done.stdout.replace("\n", "")
     cells = find_experiment(name).cells("smoke")
-    assert f"and {len(cells)} cells in all" in done.stdout
+    assert f"{len(cells)} of {len(cells)} cells to do" in done.stdout
     assert f"{len(cells)} of {len(cells)} cells" in done.stderr
     assert {path.name for path in (done.place / "cells").iterdir()} == {c.name for c in cells}
 

@@ -17,7 +17,6 @@ from icgd.experiments.networks_in_context import (
     BEST,
     LAST,
     LINEAR,
-    PROMPTS_SEED,
     r2_of_a_model,
     r2_of_baselines,
     with_constant,
@@ -88,7 +87,7 @@ def baselines(tmp_path_factory):
 def test_least_squares_has_the_r2_of_scikit_learn(baselines):
     """Where there are more examples than unknowns, fitted prompt by prompt and pooled."""
     task = build_task(TaskConfig.model_validate(NETWORK))
-    batches = evaluation_prompts(task, POINTS, 70, PROMPTS_SEED)
+    batches = evaluation_prompts(task, POINTS, 70, 0)
     xs, ys = (torch.cat([getattr(b, f) for b in batches]).double().numpy() for f in ("xs", "ys"))
     for at in (5, 8):
         fits = [LinearRegression().fit(x[:at], y[:at]) for x, y in zip(xs, ys, strict=True)]
@@ -149,7 +148,7 @@ def test_errors_after_the_trained_loops_are_the_loss_of_their_last_iterate(tmp_p
     """With dT = 0 the loss counts the last iterate alone: the mean of the errors at counted positions."""
     trained = a_model(tmp_path, kind, *TASKS[name], loops=3, window=0)
     row = errors(trained, n_prompts=64, loops=[1, 3])
-    (batch,) = evaluation_prompts(build_task(trained.config.task), TASKS[name][1], 64, PROMPTS_SEED)
+    (batch,) = evaluation_prompts(build_task(trained.config.task), TASKS[name][1], 64, 0)
     with torch.no_grad():
         loss = float(trained.model.loss(batch))
         apart = trained.model(batch.xs, batch.ys, batch.kind, 1) - batch.ys
@@ -189,7 +188,7 @@ def test_a_model_is_measured_on_the_changed_task_and_beyond_its_trained_length(t
     assert row["trained_points"] == 5
     for name, change in tests.items():
         task = build_task(TaskConfig.model_validate({**NETWORK, **change}))
-        batches = evaluation_prompts(task, 7, 70, PROMPTS_SEED)
+        batches = evaluation_prompts(task, 7, 70, 0)
         made = predictions(trained.model, batches)
         targets = torch.cat([b.ys for b in batches])
         found = [r2_score(targets[:, i, 0].double(), made[:, i, 0].double()) for i in range(7)]

@@ -9,10 +9,13 @@ import pytest
 
 from icgd.experiments.over_seeds import (
     ENOUGH,
+    ERROR_MARGIN,
+    R2_MARGIN,
     all_agree,
     combined,
     distinct,
     median_curve,
+    positive,
     range_curve,
     select,
     smaller,
@@ -65,9 +68,26 @@ def test_smaller_means_smaller_in_every_seed():
     assert smaller([1, 10, 100], [2, 20, 200]) is True
 
 
-def test_a_tie_is_not_smaller():
-    assert smaller([1, 1, 1], [1, 1, 1]) is False
+def test_a_tie_decides_nothing():
+    assert smaller([1, 1, 1], [1, 1, 1]) is None
     assert smaller([1, 0, 0], [1, 1, 1]) is None
+
+
+def test_differences_must_exceed_the_margin():
+    inside, outside = 1 - ERROR_MARGIN / 2, 1 - 2 * ERROR_MARGIN
+    assert smaller([inside] * 3, [1] * 3) is None
+    assert smaller([1] * 3, [inside] * 3) is None
+    assert smaller([outside] * 3, [1] * 3) is True
+    assert smaller([1] * 3, [outside] * 3) is False
+    assert positive([2 * R2_MARGIN] * 3) is True
+    assert positive([R2_MARGIN / 2] * 3) is None
+    assert positive([-2 * R2_MARGIN] * 3) is False
+
+
+def test_numbers_that_are_missing_decide_nothing():
+    assert smaller([nan] * 3, [1] * 3) is None
+    assert positive([1.0, 1.0, nan]) is None
+    assert told([nan, 1, 2]) == told([1, 2, nan]) == "1.5 (1..2), 1 of 3 not a number"
 
 
 def test_two_seeds_order_nothing():

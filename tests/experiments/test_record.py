@@ -10,18 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import icgd
-from icgd.experiments.record import DIGITS, Record, read_record, recorded, recorded_path, rounded
+from icgd.experiments.record import (
+    DIGITS,
+    HUGE,
+    Record,
+    read_record,
+    recorded,
+    recorded_path,
+    rounded,
+)
 
 ROWS = [
     {"seed": 0, "error": {"1": [0.25, 1e-9]}, "counted": [True, False], "what": "a"},
-    {"seed": 1, "error": {"1": [0.5, 2.0]}, "counted": [True, True], "what": None},
+    {"seed": 1, "error": {"1": [0.5, 2.0]}, "counted": [True, True], "what": "b"},
 ]
 
 
 def a_record(rows=ROWS, **changes) -> Record:
     told = {
         "name": "algo-fig3", "scale": "smoke", "command": "icgd reproduce algo-fig3 --scale smoke",
-        "seeds": 1, "workers": 1, "seconds": 2.0, "torch": "2", "icgd": "0", "rows": rows,
+        "settings": {"seeds": 1}, "cells": "0123456789", "seeds": 1, "workers": 1, "seconds": 2.0,
+        "torch": "2", "icgd": "0", "rows": rows,
     }  # fmt: skip
     return Record(**{**told, **changes})
 
@@ -39,13 +48,17 @@ def test_no_rows_are_a_record_too(tmp_path):
     assert read_record(tmp_path / "r.json").rows == []
 
 
-@pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_null(tmp_path, strange):
+@pytest.mark.parametrize(
+    ("strange", "kept"), [(math.nan, math.nan), (math.inf, HUGE), (-math.inf, -HUGE)]
+)
+def test_what_is_no_number_is_kept_as_json_can(tmp_path, strange, kept):
+    """What diverged stays larger than all that did not; what is missing stays missing."""
     a_record([{"a": strange, "b": [1.0, strange], "c": {"d": strange}}]).write(tmp_path / "r.json")
     text = (tmp_path / "r.json").read_text()
     json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     (row,) = read_record(tmp_path / "r.json").rows
-    assert row == {"a": None, "b": [1.0, None], "c": {"d": None}}
+    for found in (row["a"], row["b"][1], row["c"]["d"]):
+        assert found == kept or (math.isnan(found) and math.isnan(kept))
 
 
 @given(st.floats(-1e300, 1e300))

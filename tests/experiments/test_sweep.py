@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import icgd
 from icgd.cli import app
 from icgd.experiments.cells import RESULT, run_cells
-from icgd.experiments.executors import Joblib, make_executor
+from icgd.experiments.executors import make_executor
 from icgd.experiments.sweep import read_sweep, sweep
 
 BASE = {
@@ -56,7 +56,8 @@ def test_finished_cells_are_kept_and_the_others_done(file, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in done[1:]} == stamps
 
 
-def test_a_worker_that_is_killed_loses_no_finished_cell(tmp_path):
+@pytest.mark.parametrize("executor", ["joblib", "ray"])
+def test_a_worker_that_is_killed_loses_no_finished_cell(executor, tmp_path):
     """A worker kills itself the first time it meets item 1; all items are done in the end."""
 
     def dies_once(job):
@@ -71,8 +72,10 @@ def test_a_worker_that_is_killed_loses_no_finished_cell(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
         return number
 
+    if executor == "ray":
+        pytest.importorskip("ray", reason="Ray is not installed")
     items = [(i, str(tmp_path)) for i in range(5)]
-    results = dict(Joblib(2).run(dies_once, items))
+    results = dict(make_executor(executor, 2).run(dies_once, items))
     assert sorted(results.values()) == [0, 1, 2, 3, 4]
     assert (tmp_path / "died").exists()
 
@@ -92,7 +95,7 @@ def test_a_cell_that_fails_stops_no_other(file, tmp_path):
         ("a: [", "not valid YAML"),
         ("grid: {}", "must name `base`"),
         ("base: noisy_linear_small\nseed: [1]", "Unknown setting `seed`"),
-        ("base: noisy_linear_small\ngrid: {training.seed: 3}", "must be a list"),
+        ("base: noisy_linear_small\ngrid: {training.batch_size: 3}", "must be a list"),
     ],
 )
 def test_bad_sweep_files_are_explained(tmp_path, text, message):

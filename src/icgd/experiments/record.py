@@ -50,7 +50,7 @@ class Record(BaseModel):
 
     def write(self, path: Path) -> None:
         """As JSON, whole or not at all; one row per line, so that differences can be read."""
-        told = rounded(self.model_dump(mode="json"))
+        told = rounded(self.model_dump())
         rows = ",\n".join(json.dumps(row) for row in told.pop("rows"))
         head = json.dumps(told, indent=1)[:-2]
         write_text(path, f'{head},\n "rows": [\n{rows}\n]\n}}\n')
