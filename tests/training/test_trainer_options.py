@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from torch import nn
 from typer.testing import CliRunner
 
 import icgd
@@ -20,7 +22,7 @@ from icgd.training.checkpoints import NAME, load_checkpoint
 from icgd.training.config import make_config
 from icgd.training.models.build import build_model
 from icgd.training.models.config import ModelConfig
-from icgd.training.trainer import METRICS, train
+from icgd.training.trainer import METRICS, check_device, train
 
 SMALL = {
     "model": {"n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 4},
@@ -258,3 +260,55 @@ def test_on_the_command_line_a_bad_deviation_is_one_line(tmp_path):
     assert "init_std" in said.stderr
     assert len(said.stderr.splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
+    """An infinite gradient under a finite loss: the step is taken, but the checkpoint before it stays."""
+    made = config(tmp_path, save_every_steps=1, train_steps=4, grad_clip=1.0)
+    train(made, stop_after=2)
+
+    def blow_up(parameters, norm):
+        for parameter in parameters:
+            parameter.grad.fill_(math.inf)
+
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", blow_up)
+    with pytest.raises(
+        icgd.AssumptionViolated, match=r"step 3 is nan.*last good checkpoint is kept"
+    ):
+        train(made)
+    kept = load_checkpoint(tmp_path)
+    assert kept.step == 2
+    assert all(bool(value.isfinite().all()) for value in kept.model.values())
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_one_clear_error(name):
+    with pytest.raises(icgd.InvalidParameter, match="be a device of this machine"):
+        check_device(name)
+    check_device("cpu")
+
+
+def test_a_cosine_schedule_cannot_be_made_longer(tmp_path):
+    made = config(tmp_path, schedule="cosine", train_steps=2)
+    train(made)
+    longer = made.model_copy(
+        update={"training": made.training.model_copy(update={"train_steps": 4})}
+    )
+    with pytest.raises(icgd.InvalidFile, match=r"training\.train_steps = 2"):
+        train(longer)
+
+
+def test_a_board_has_every_step_once_after_an_interruption(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    made = config(tmp_path, tensorboard=True, train_steps=6, log_every_steps=2, save_every_steps=3)
+
+    def stop(done, total, loss):
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(made, report=stop)
+    train(made)
+    board = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    assert [event.step for event in board.Scalars("loss")] == [2, 4, 6]
