@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from icgd.errors import InvalidFile
+from icgd.experiments.cells import digest_of
 from icgd.experiments.estimate import duration
 from icgd.experiments.experiment import verdict
 from icgd.experiments.page import page
@@ -20,14 +22,25 @@ DOCS = Path(__file__).resolve().parent.parent / "docs" / "results"
 FIGURES = "figures"
 
 
-def take(runs: Path) -> list[str]:
-    """Copy the laptop records of a directory of runs into the package; which ones."""
+def take(runs: Path, names: list[str]) -> list[str]:
+    """Copy laptop records of a directory of runs into the package; which ones.
+
+    A record of other settings than those of today stays where it is.
+    """
     taken = []
-    for name in EXPERIMENTS:
+    for name in names or list(EXPERIMENTS):
         source = runs / f"{name}-laptop" / RECORD
-        if source.is_file():
-            read_record(source).write(recorded_path(name))
-            taken.append(name)
+        try:
+            record = read_record(source)
+        except InvalidFile as error:
+            print(f"{name}: {error}")
+            continue
+        if record.cells != digest_of(EXPERIMENTS[name].cells("laptop")):
+            print(f"{name}: a record of other settings: icgd reproduce {name} --scale laptop")
+            continue
+        recorded_path(name).parent.mkdir(exist_ok=True)
+        record.write(recorded_path(name))
+        taken.append(name)
     return taken
 
 
@@ -76,9 +89,10 @@ def main() -> None:
     """Write all pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--take", type=Path, help="directory of `icgd reproduce`")
+    parser.add_argument("names", nargs="*", help="experiments to take; all unless given")
     given = parser.parse_args()
     if given.take is not None:
-        print("taken:", ", ".join(take(given.take)) or "none")
+        print("taken:", ", ".join(take(given.take, given.names)) or "none")
     (DOCS / FIGURES).mkdir(parents=True, exist_ok=True)
     for name, experiment in EXPERIMENTS.items():
         record = recorded(name)

@@ -8,7 +8,9 @@ import struct
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from icgd.cli import app
 from icgd.experiments.cells import RESULT, write_table
 from icgd.experiments.experiment import verdict
 from icgd.experiments.page import markdown, page
@@ -53,10 +55,10 @@ def test_the_page_tells_verdict_command_claims_tables_and_differences(reproduced
     text, record = (done.place / PAGE).read_text(encoding="utf-8"), done.record
     claims = experiment.claims(record.rows)
     assert claims
-    assert f"**{verdict(claims)}**" in text
+    assert f"{verdict(claims)}**" in text
     assert f"\nicgd reproduce {name} --scale smoke\n" in text
     for claim in claims:
-        assert f"| {claim.paper} | {claim.found} | not decided |" in text
+        assert f"{claim.paper} | {claim.found} | not decided |" in text
     for table in experiment.tables(record.rows):
         assert table.title in text
         assert markdown(table) in text
@@ -174,3 +176,18 @@ def test_a_record_that_comes_with_the_package_can_be_judged(name):
     assert record.seeds >= 3
     assert verdict(experiment.claims(record.rows))
     assert experiment.tables(record.rows)
+
+
+def test_restart_measures_again_with_the_models_that_are_there(reproduced, tmp_path):
+    place = reproduced("algo-fig3").copied_to(tmp_path / "out")
+    results = {path: path.stat().st_mtime_ns for path in place.glob(f"cells/*/{RESULT}")}
+    metrics = {
+        path: path.read_bytes() for path in (tmp_path / "out").glob("models/*/metrics.jsonl")
+    }
+    options = ["--scale", "smoke", "--workers", "1", "--out", str(tmp_path / "out"), "--restart"]
+    said = CliRunner().invoke(app, ["reproduce", "algo-fig3", *options])
+    assert said.exit_code == 0, said.output
+    assert "3 of 3 cells to do" in said.stdout
+    assert all(path.stat().st_mtime_ns > before for path, before in results.items())
+    assert {path: path.read_bytes() for path in metrics} == metrics
+    assert read_record(place / RECORD).rows == reproduced("algo-fig3").record.rows

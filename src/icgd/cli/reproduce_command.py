@@ -42,6 +42,10 @@ def reproduce(
     device: Annotated[
         str, typer.Option(help="Of the trainings: cpu, cuda or cuda:1. Baselines run on the CPU.")
     ] = "cpu",
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="Measure all cells anew; trained models are kept."),
+    ] = False,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Say what it would cost and stop.")
     ] = False,
@@ -66,6 +70,7 @@ def reproduce(
             raise InvalidParameter("NAME", name, f"be one of {', '.join(EXPERIMENTS)}, or all")
         from icgd.cli.output import check_directory
         from icgd.experiments.executors import make_executor
+        from icgd.experiments.reproduce import forget
         from icgd.training.trainer import check_device
 
         make_executor(executor, workers)  # complain before any work is done
@@ -76,6 +81,8 @@ def reproduce(
             experiment.size(scale)
         for experiment in chosen:
             how = {"out": out, "executor": executor, "workers": workers, "device": device}
+            if restart and not estimate:
+                forget(experiment, scale, out)
             _reproduce(experiment, scale, how, only_estimate=estimate)
 
 

@@ -102,10 +102,16 @@ class AlgoFig2(Experiment):
                 lines.append((TASK_NAMES[task], kind, size, errors, f"{seconds:.0f}"))
             for row in select(rows, task=task, model=TOLD_PHI)[:1]:
                 found = select(rows, task=task, model=TOLD_PHI)
-                lines.append((TASK_NAMES[task], TOLD_PHI, "", told(end_errors(found)), ""))
+                lines.append((TASK_NAMES[task], TOLD_PHI, "-", told(end_errors(found)), "-"))
                 if row["floor"]:
                     lines.append(
-                        (TASK_NAMES[task], "noise alone", "", told([_floor(r) for r in found]), "")
+                        (
+                            TASK_NAMES[task],
+                            "noise alone",
+                            "-",
+                            told([_floor(r) for r in found]),
+                            "-",
+                        )
                     )
         columns = ("Task", "Model", "Parameters", "Squared error", "Seconds of a training")
         heading = (
@@ -178,7 +184,7 @@ class AlgoFig2(Experiment):
                 "position",
                 "relative squared error" if task == REGRESSION else "",
             )
-        legend_below(figure, axes[0][0], len(KINDS))
+        legend_below(figure, axes[0][TASKS.index(SERIES)], len(KINDS) + 1)
         return figure
 
 

@@ -44,6 +44,8 @@ NOISES = (0.0, 0.1, 1.0)
 LAST = -1
 """The position that is looked at: the end of the prompt."""
 RIDGE = "optimal ridge"
+LEARNED = 0.5
+"""Of what optimal ridge explains, a model must explain so much to be judged."""
 FAR = 1e-2
 """An error that is so many times smaller is far ahead."""
 
@@ -73,13 +75,22 @@ class AlgoFig5(Experiment):
         "include the noise of the target. The paper gives no scale.",
         "Gradient descent takes the step 1/L of each prompt, Newton's iteration starts at S / |S|^2: usual "
         "choices, not tuned ones. The paper searched a grid it does not show.",
+        "A model that explains less than half of what optimal ridge explains has learned too little: claims "
+        "about it are not decided.",
         "Compiled programs cannot see the data: their step and start come from the problem's radius. Each "
         "is held against the exact algorithm with the same step and start.",
     )
     sizes: ClassVar = {
         "smoke": resized(NoiseSize, FIG2_SMOKE, pairs=((3, 2), (2, 2)), iterations=5),
         "laptop": resized(
-            NoiseSize, FIG2_LAPTOP, pairs=((8, 6), (5, 5)), iterations=16, steps=1000
+            NoiseSize,
+            FIG2_LAPTOP,
+            pairs=((6, 4), (4, 4)),
+            iterations=16,
+            n_dims=3,
+            n_points=10,
+            rate=2e-3,
+            steps=1500,
         ),
         "overnight": resized(
             NoiseSize, FIG2_OVERNIGHT, pairs=((8, 6), (5, 5)), iterations=24, steps=15_000
@@ -174,34 +185,37 @@ class AlgoFig5(Experiment):
         noisy_ends = [_at_the_end(row) for row in noisy]
         after = [_exact(rows, 1.0, name, loops) for name in (GD, NEWTON)]
         best = [_best(rows, 1.0, name) for name in (GD, NEWTON)]
+        clean_learned, noisy_learned = (
+            _learned(rows, noise, found) for noise, found in ((0.0, ends), (1.0, noisy_ends))
+        )
         return [
             Claim(
                 "without noise the AlgoFormer is ahead after few iterations",
                 "no noise: in the beginning the AlgoFormer's error is smaller than that of both algorithms "
                 f"(here: after {first} loops or iterations, the first it was trained for)",
                 f"{told(few)} against {told(rivals[0])} and {told(rivals[1])}",
-                combined([smaller(few, rival) for rival in rivals]),
+                combined([smaller(few, rival) for rival in rivals]) if clean_learned else None,
             ),
             Claim(
                 "Newton's method is far ahead in the end",
                 "no noise: Newton's method then reaches machine precision while the AlgoFormer stays behind "
                 f"(here: Newton's last iterate below {FAR} of the AlgoFormer's error)",
                 f"Newton {told(newton)}, AlgoFormer {told(ends)}",
-                smaller(newton, [FAR * value for value in ends]),
+                smaller(newton, [FAR * value for value in ends]) if clean_learned else None,
             ),
             Claim(
                 "with noise 1 the AlgoFormer beats both algorithms after as many iterations",
                 "with noise the AlgoFormer has smaller errors than both algorithms",
                 f"noise 1, T = {loops}: {told(noisy_ends)} against {told(after[0])} and {told(after[1])}; "
                 f"optimal ridge {told(_exact(rows, 1.0, RIDGE, 0))}",
-                combined([smaller(noisy_ends, rival) for rival in after]),
+                combined([smaller(noisy_ends, rival) for rival in after]) if noisy_learned else None,
             ),
             Claim(
                 "with noise 1 it beats them at their best iteration too",
                 "both algorithms minimise the error on the examples, so that with noise stopping early helps "
                 "them: is the AlgoFormer ahead of their best iterations?",
                 f"noise 1: {told(noisy_ends)} against {told(best[0])} and {told(best[1])}",
-                combined([smaller(noisy_ends, rival) for rival in best]),
+                combined([smaller(noisy_ends, rival) for rival in best]) if noisy_learned else None,
                 ours=True,
             ),
         ]  # fmt: skip
@@ -326,6 +340,16 @@ def _best(rows: Rows, noise: float, name: str) -> list[float]:
     """The least error of all iterates, for every seed."""
     found = select(rows, what="algorithms", noise=noise)
     return [min(row["error"][name]) for row in found]
+
+
+def _learned(rows: Rows, noise: float, errors: list[float]) -> bool:
+    """Whether models explain at least half of what optimal ridge explains, in every seed."""
+    variance = 1.0 + noise**2
+    ridge = _exact(rows, noise, RIDGE, 0)
+    return all(
+        variance - error > LEARNED * (variance - least)
+        for error, least in zip(errors, ridge, strict=True)
+    )
 
 
 def _told_alike(rows: Rows, name: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from icgd.atomic import write_text, write_whole
-from icgd.experiments.cells import Cell, digest_of, run_cells, seconds_of, write_table
+from icgd.experiments.cells import RESULT, Cell, digest_of, run_cells, seconds_of, write_table
 from icgd.experiments.executors import make_executor
 from icgd.experiments.experiment import Experiment, Scale
 from icgd.experiments.page import page
@@ -53,6 +53,12 @@ def reproduce(
 def cells_directory(experiment: Experiment, scale: str, out: Path) -> Path:
     """Where the results of single cells are kept."""
     return out / f"{experiment.name}-{scale}" / "cells"
+
+
+def forget(experiment: Experiment, scale: str, out: Path) -> None:
+    """Leave out what was measured, so that it is measured again; models stay."""
+    for result in cells_directory(experiment, scale, out).glob(f"*/{RESULT}"):
+        result.unlink(missing_ok=True)
 
 
 def write_figure(experiment: Experiment, record: Record, path: Path) -> None:

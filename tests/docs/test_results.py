@@ -1,0 +1,49 @@
+"""Results pages: every experiment has one, made from the record that comes with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tools.generate_results import DOCS, FIGURES, index, page_of
+
+from icgd.experiments.cells import digest_of
+from icgd.experiments.experiment import verdict
+from icgd.experiments.over_seeds import ENOUGH
+from icgd.experiments.record import recorded, rounded
+from icgd.experiments.registry import EXPERIMENTS
+
+RECORDED = [name for name in EXPERIMENTS if recorded(name) is not None]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_records_have_enough_seeds(name):
+    record = recorded(name)
+    assert record.scale == "laptop"
+    assert record.seeds >= ENOUGH
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_pages_are_what_the_records_say(name):
+    record = recorded(name)
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert text == page_of(name, record), "python -m tools.generate_results"
+    assert verdict(EXPERIMENTS[name].claims(record.rows)) in text
+    assert (DOCS / FIGURES / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_records_are_of_the_settings_of_today(name):
+    """A record of another configuration would stand beside settings it was not made with."""
+    experiment, record = EXPERIMENTS[name], recorded(name)
+    assert record.cells == digest_of(experiment.cells(record.scale))
+    assert record.settings == rounded(experiment.size(record.scale).settings())
+
+
+def test_the_index_lists_all():
+    assert (DOCS / "index.md").read_text(encoding="utf-8") == index()
+
+
+def test_no_page_is_left_over():
+    pages = {path.stem for path in Path(DOCS).glob("*.md")} - {"index"}
+    assert pages == set(RECORDED)
