@@ -43,8 +43,6 @@ def test_the_same_table_on_joblib_and_on_ray(file, tmp_path):
     second = pd.read_parquet(sweep(file, executor="ray", workers=1, out=tmp_path / "b"))
     pd.testing.assert_frame_equal(first, second)
     assert len(first) == 8
-    # In the same test: two workers of the test runner must not start a local Ray at once.
-    check_that_a_killed_worker_loses_nothing("ray", tmp_path)
 
 
 def test_finished_cells_are_kept_and_the_others_done(file, tmp_path):
@@ -58,7 +56,7 @@ def test_finished_cells_are_kept_and_the_others_done(file, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in done[1:]} == stamps
 
 
-def check_that_a_killed_worker_loses_nothing(executor, tmp_path):
+def test_a_worker_that_is_killed_loses_no_finished_cell(tmp_path):
     """A worker kills itself the first time it meets item 1; all items are done in the end."""
 
     def dies_once(job):
@@ -74,13 +72,9 @@ def check_that_a_killed_worker_loses_nothing(executor, tmp_path):
         return number
 
     items = [(i, str(tmp_path)) for i in range(5)]
-    results = dict(make_executor(executor, 2).run(dies_once, items))
+    results = dict(make_executor("joblib", 2).run(dies_once, items))
     assert sorted(results.values()) == [0, 1, 2, 3, 4]
     assert (tmp_path / "died").exists()
-
-
-def test_a_worker_that_is_killed_loses_no_finished_cell(tmp_path):
-    check_that_a_killed_worker_loses_nothing("joblib", tmp_path)
 
 
 def test_a_cell_that_fails_stops_no_other(file, tmp_path):

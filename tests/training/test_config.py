@@ -154,16 +154,20 @@ def test_strange_values_are_one_clear_error(tmp_path, text, sets, message):
     [
         (["training.n_points=50"], "training.n_points"),
         (["model.layout=series"], "model.layout"),
-        (["task.name=mlp_chain", "task.noise_std=null"], "model.layout"),
+        (["task.name=mlp_chain"], "model.layout"),
         (["training.curriculum.dims={start: 1, end: 9}"], "training.curriculum.dims.end"),
         (["training.curriculum.points={start: 1, end: 99}"], "training.curriculum.points.end"),
+        (
+            ["training.n_points=50", "training.curriculum.points={start: 1, end: 9}"],
+            "training.n_points",
+        ),
         (["training.device=cuda:0"], "training.device"),
     ],
 )
 def test_prompts_a_model_cannot_have_are_refused_before_anything_is_written(tmp_path, sets, name):
     if name == "training.device" and torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    config = load_config("noisy_linear_small", [*sets, f"out_dir={tmp_path / 'run'}"])
+    config = load_config("looped_small", [*sets, f"out_dir={tmp_path / 'run'}"])
     with pytest.raises(icgd.InvalidParameter, match=name):
-        train(config)
+        train(config, stop_after=1)
     assert not (tmp_path / "run").exists()

@@ -76,10 +76,14 @@ def check_prompts(config: Config, task: Task) -> None:
             remedy="Series need layout='series', pairs 'interleaved' or 'concatenated'.",
         )  # fmt: skip
     points, dims = t.curriculum.points, t.curriculum.dims
-    longest = t.n_points if points is None else max(points.start, points.end)
-    if longest > model.n_positions:
-        name = "training.n_points" if points is None else "training.curriculum.points.end"
-        raise InvalidParameter(name, longest, f"be at most model.n_positions = {model.n_positions}")
+    lengths = {"training.n_points": t.n_points}
+    if points is not None:
+        lengths["training.curriculum.points.end"] = max(points.start, points.end)
+    for name, longest in lengths.items():
+        if longest > model.n_positions:
+            raise InvalidParameter(
+                name, longest, f"be at most model.n_positions = {model.n_positions}"
+            )
     if dims is not None and max(dims.start, dims.end) > task.d_x:
         raise InvalidParameter(
             "training.curriculum.dims.end", dims.end, f"be at most task.n_dims = {task.d_x}"
