@@ -15,7 +15,6 @@ RUN = (
     "quickstart.md",
     "tour.md",
     "extend.md",
-    "laboratory.md",
     "spectral_head.md",
     "trace_format.md",
 )

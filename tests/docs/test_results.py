@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
-from tools.generate_results import DOCS, FIGURES, index, page_of
 
 from icgd.experiments.cells import digest_of
 from icgd.experiments.experiment import verdict
@@ -13,6 +13,21 @@ from icgd.experiments.over_seeds import ENOUGH
 from icgd.experiments.record import recorded, rounded
 from icgd.experiments.registry import EXPERIMENTS
 
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _tool():
+    """tools/generate_results.py, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location(
+        "generate_results", ROOT / "tools" / "generate_results.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TOOL = _tool()
+DOCS, FIGURES, index, page_of = TOOL.DOCS, TOOL.FIGURES, TOOL.index, TOOL.page_of
 RECORDED = [name for name in EXPERIMENTS if recorded(name) is not None]
 
 
