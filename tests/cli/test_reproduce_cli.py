@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from icgd.cli import app
+from icgd.experiments.estimate import duration
 from icgd.experiments.experiment import SCALES
 from icgd.experiments.registry import EXPERIMENTS
 
@@ -66,9 +67,8 @@ def test_bad_input_is_one_line_and_writes_nothing(here, icgd_command, arguments,
 def test_a_scale_is_checked_before_anything_is_run_or_timed(here, icgd_command, monkeypatch):
     from icgd.experiments import estimate
 
-    monkeypatch.setattr(
-        estimate, "_cost_of_a_step", lambda config, device: pytest.fail("a step was timed")
-    )
+    for name in ("_cost_of_training", "_cost_of_work"):
+        monkeypatch.setattr(estimate, name, lambda *_: pytest.fail("a step was timed"))
     assert icgd_command("reproduce", "all", "--scale", "small").exit_code == 2
     assert nothing_new(here)
 
@@ -95,7 +95,7 @@ def test_an_estimate_is_told_and_nothing_is_written(here, icgd_command, name):
     said = icgd_command("reproduce", name, "--scale", "smoke", "--estimate", "--out", "out")
     assert said.exit_code == 0
     cells = EXPERIMENTS[name].cells("smoke")
-    steps = sum(c.config.training.train_steps for c in cells)
+    steps = sum(c.steps for c in cells)
     assert f"{len(cells)} trainings, {steps} steps, " in said.stdout
     assert "with 2 workers" in said.stdout
     assert f"{len(cells)} of {len(cells)} cells to do" in said.stdout
@@ -107,14 +107,16 @@ def test_all_estimates_every_experiment_at_the_papers_scale(here, icgd_command, 
     """With a made-up cost of a step: the papers' models are too large to be stepped here."""
     from icgd.experiments import estimate
 
-    monkeypatch.setattr(estimate, "_cost_of_a_step", lambda config, device: (1e12, 0.5))
+    cost = estimate._Cost(0.0, 0.0, 1e12, 0.5)
+    for name in ("_cost_of_training", "_cost_of_work"):
+        monkeypatch.setattr(estimate, name, lambda *_: cost)
     said = icgd_command("reproduce", "all", "--scale", "paper", "--estimate", "--workers", "1")
     assert said.exit_code == 0
     for name, experiment in EXPERIMENTS.items():
-        trainings = sum(c.config is not None for c in experiment.cells("paper"))
+        steps = [c.steps for c in experiment.cells("paper") if c.steps]
         told = said.stdout[said.stdout.index(f"{name} (") :].splitlines()[1]
-        assert f" {trainings} trainings, {trainings * 500_000:,} steps, " in told
-        assert f"{trainings * 500_000 * 0.5 / 86400:.1f} days" in told
+        assert f" {len(steps)} trainings, {sum(steps):,} steps, " in told
+        assert duration(sum(steps) * 0.5) in told
     assert nothing_new(here)
 
 

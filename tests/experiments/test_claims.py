@@ -106,9 +106,11 @@ def deep_cases() -> list[Case]:
     short = "R2 falls as the mixture departs from the trained one"
     falling, rising = r2_by_mixture(0.9, 0.8, 0.7, 0.6), r2_by_mixture(0.6, 0.7, 0.8, 0.9)
     made.append(Case("deep-g1", short, falling, rising))
-    for shift in SHIFTS:
-        short = f"transformers match networks trained on the prompt for parameters {shift}"
-        made.append(Case("deep-g2", short, r2_at(shift, END, 0.461), r2_at(shift, END, 0.439)))
+    for a in ATTENTIONS:
+        for shift in SHIFTS:
+            good, bad = (r2_at(shift, END, v, attention=a) for v in (0.461, 0.439))
+            short = f"{a} transformers match networks trained on the prompt for parameters {shift}"
+            made.append(Case("deep-g2", short, good, bad))
     made += [
         Case("deep-g3", f"deeper {a} transformers are better", r2_by_depth(a, 0.02), r2_by_depth(a, -0.02))
         for a in ATTENTIONS

@@ -30,6 +30,11 @@ def a_cell(seed: int = 0, steps: int = 1, kind: str = "standard", **model) -> Ce
     return training_cell({"seed": seed, "steps": steps}, make_config(told), "m:f")
 
 
+def has_configurations(name: str) -> bool:
+    """Whether an experiment trains by the trainer, and not in a loop of its own."""
+    return any(cell.config is not None for cell in EXPERIMENTS[name].cells("paper"))
+
+
 def product(rows: int, inner: int, columns: int) -> int:
     """A multiplication and an addition for every entry of a matrix product."""
     return 2 * rows * inner * columns
@@ -70,14 +75,19 @@ def test_loops_cost_as_much_as_they_are_made():
 
 
 def fixed_cost(monkeypatch, flops=5.0, seconds=2.0) -> list[str]:
-    """Every kind of training costs the same per step; the kinds that were asked for."""
+    """Every kind of work costs the same per step; the kinds that were asked for."""
     asked: list[str] = []
 
-    def cost(config, device):
+    def of_training(config, device):
         asked.append(config.to_json())
-        return flops, seconds
+        return module._Cost(0.0, 0.0, flops, seconds)
 
-    monkeypatch.setattr(module, "_cost_of_a_step", cost)
+    def of_work(cell, device):
+        asked.append(cell.work)
+        return module._Cost(0.0, 0.0, flops, seconds)
+
+    monkeypatch.setattr(module, "_cost_of_training", of_training)
+    monkeypatch.setattr(module, "_cost_of_work", of_work)
     return asked
 
 
@@ -111,7 +121,7 @@ def test_a_kind_of_training_is_timed_once_whatever_its_seed_and_steps(monkeypatc
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("name", list(EXPERIMENTS))
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if has_configurations(name)])
 def test_seeds_of_an_experiment_cost_no_time_to_estimate(monkeypatch, name):
     asked = fixed_cost(monkeypatch)
     cells = find_experiment(name).cells("paper")
@@ -130,6 +140,36 @@ def test_work_without_a_training_costs_no_steps(monkeypatch):
     asked = fixed_cost(monkeypatch)
     made = estimate([Cell({"a": 1}, "m:f", {"n": 3})], 2)
     assert (made.trainings, made.steps, made.flops, made.seconds, asked) == (0, 0, 0.0, 0.0, [])
+
+
+def multiply(place, *, n: int, steps: int, seed: int, first: int = 0) -> dict[str, float]:
+    """Work to be estimated: so many products of two matrices, after some others."""
+    for _ in range(first + steps):
+        torch.ones(n, n) @ torch.ones(n, n)
+    return {"seed": seed}
+
+
+def multiplying(seed: int, **options: int) -> Cell:
+    given = {"n": 3, "steps": 10, "seed": seed, **options}
+    return Cell({"seed": seed}, f"{__name__}:multiply", given, effort="steps")
+
+
+@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize("steps", [1, 10, 1000])
+def test_work_of_any_kind_is_known_from_a_little_of_it(steps, first):
+    cells = [multiplying(seed, steps=steps, first=first) for seed in range(3)]
+    made = estimate(cells, 2)
+    assert (made.trainings, made.steps) == (3, 3 * steps)
+    assert made.flops == 3 * (first + steps) * product(3, 3, 3)
+    assert 0 < made.seconds < math.inf
+
+
+def test_a_kind_of_work_is_timed_once_whatever_its_seed_and_steps(monkeypatch):
+    asked = fixed_cost(monkeypatch)
+    estimate([multiplying(seed, steps=s) for seed in range(3) for s in (1, 5)], 1)
+    assert len(asked) == 1
+    estimate([multiplying(0), multiplying(1, n=4)], 1)
+    assert len(asked) == 3
 
 
 def test_real_steps_are_timed_and_threads_left_as_they_were():

@@ -15,6 +15,7 @@ from icgd.experiments.algoformers import (
     REGRESSION,
     AlgoSize,
     end_error,
+    loop_pairs,
     model_cell,
     resized,
 )
@@ -84,7 +85,7 @@ class AlgoFig3(Experiment):
     def tables(self, rows: Rows) -> list[ResultTable]:
         """Errors after T loops and after more."""
         lines = []
-        for loops, window in _pairs(rows):
+        for loops, window in loop_pairs(rows):
             found = select(rows, loops=loops, window=window)
             errors = [told([end_error(row, loops * m) for row in found]) for m in LONGER]
             lines.append((f"{loops}", f"{window}", *errors))
@@ -93,7 +94,7 @@ class AlgoFig3(Experiment):
 
     def claims(self, rows: Rows) -> list[Claim]:
         """Stability by dT at equal T, and capacity by T."""
-        pairs = _pairs(rows)
+        pairs = loop_pairs(rows)
         claims = []
         by_loops = {t: sorted(w for u, w in pairs if u == t) for t, _ in pairs}
         ladders = {t: windows for t, windows in by_loops.items() if len(windows) > 1}
@@ -132,7 +133,7 @@ class AlgoFig3(Experiment):
     def draw(self, rows: Rows) -> Figure:
         """Errors against loops, a curve per pair."""
         figure, ((axis,),) = panels(1, 1, width=6.4, height=3.6)
-        for i, (loops, window) in enumerate(_pairs(rows)):
+        for i, (loops, window) in enumerate(loop_pairs(rows)):
             found = select(rows, loops=loops, window=window)
             at = [int(t) for t in found[0]["error"]]
             curves = [[end_error(row, t) for t in at] for row in found]
@@ -148,10 +149,6 @@ class AlgoFig3(Experiment):
         )
         axis.legend(fontsize=8, frameon=False)
         return figure
-
-
-def _pairs(rows: Rows) -> list[tuple[int, int]]:
-    return list(dict.fromkeys((row["loops"], row["window"]) for row in rows))
 
 
 def _longest(rows: Rows, loops: int, window: int) -> list[float]:

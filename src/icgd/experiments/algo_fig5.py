@@ -12,7 +12,7 @@ from icgd.experiments.algo_fig2 import LAPTOP as FIG2_LAPTOP
 from icgd.experiments.algo_fig2 import OVERNIGHT as FIG2_OVERNIGHT
 from icgd.experiments.algo_fig2 import PAPER as FIG2_PAPER
 from icgd.experiments.algo_fig2 import SMOKE as FIG2_SMOKE
-from icgd.experiments.algoformers import DIFFERS, AlgoSize, errors, resized
+from icgd.experiments.algoformers import DIFFERS, AlgoSize, errors, loop_pairs, resized
 from icgd.experiments.cells import Cell, Workplace, training_cell
 from icgd.experiments.compiled import GD, NEWTON, compiled_iterates, compiled_weights
 from icgd.experiments.drawing import curve, legend_below, panels, title
@@ -139,7 +139,7 @@ class AlgoFig5(Experiment):
         """Errors of models and algorithms; which iterates a model errs like; compiled programs."""
         lines, alike, compiled = [], [], []
         for noise in distinct(rows, "noise"):
-            for loops, window in _pairs(rows):
+            for loops, window in loop_pairs(rows):
                 found = select(rows, what="algoformer", noise=noise, loops=loops, window=window)
                 shape = (f"{noise:g}", f"{loops}", f"{window}")
                 others = [_exact(rows, noise, GD, loops), _exact(rows, noise, NEWTON, loops)]
@@ -173,7 +173,7 @@ class AlgoFig5(Experiment):
 
     def claims(self, rows: Rows) -> list[Claim]:
         """Statements of Section 5.4, for the AlgoFormer with the longer loop."""
-        loops, window = _pairs(rows)[0]
+        loops, window = loop_pairs(rows)[0]
         clean, noisy = (
             select(rows, what="algoformer", noise=n, loops=loops, window=window) for n in (0.0, 1.0)
         )
@@ -224,7 +224,7 @@ class AlgoFig5(Experiment):
         """A panel per noise."""
         figure, (axes,) = panels(1, len(NOISES), sharey=False)
         for axis, noise in zip(axes, NOISES, strict=True):
-            for i, (loops, window) in enumerate(_pairs(rows)):
+            for i, (loops, window) in enumerate(loop_pairs(rows)):
                 found = select(rows, what="algoformer", noise=noise, loops=loops, window=window)
                 seeds = [row["by_loops"] for row in found]
                 label = f"AlgoFormer, T = {loops}, dT = {window}"
@@ -356,7 +356,3 @@ def _told_alike(rows: Rows, name: str) -> str:
     """The iterate of an algorithm that models err like, and how much."""
     step = median(row["alike"][name][0] for row in rows)
     return f"step {step:g}, {told([row['alike'][name][1] for row in rows])}"
-
-
-def _pairs(rows: Rows) -> list[tuple[int, int]]:
-    return list(dict.fromkeys((r["loops"], r["window"]) for r in select(rows, what="algoformer")))

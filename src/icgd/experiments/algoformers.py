@@ -145,3 +145,8 @@ def end_error(row: Row, loops: int | None = None) -> float:
 def end_errors(rows: Rows, **key: Any) -> list[float]:
     """Errors at the end of the prompts, one per seed."""
     return [end_error(row) for row in select(rows, **key)]
+
+
+def loop_pairs(rows: Rows) -> list[tuple[int, int]]:
+    """(T, dT) of all models that have them, in the order of their first row."""
+    return list(dict.fromkeys((row["loops"], row["window"]) for row in rows if "loops" in row))

@@ -32,11 +32,14 @@ class Cell:
     key      what distinguishes it from the others, in plain values: columns of the table
     work     "module:function" of (Workplace, **options) -> numbers; a name, so that it travels
     options  keyword arguments of `work`, as JSON has them
+    effort   the option that the time of the work grows with, such as its steps, so that a little of it tells
+             what all of it will cost; not needed for trainings with a configuration
     """
 
     key: dict[str, Any]
     work: str
     options: dict[str, Any] = field(default_factory=dict)
+    effort: str = ""
 
     @property
     def name(self) -> str:
@@ -44,11 +47,23 @@ class Cell:
         words = "-".join(f"{value}" for value in self.key.values())
         return f"{_safe(words)}-{_digest([self.key, self.work, self.options])}"
 
+    def do(self, place: Workplace, **changed: Any) -> dict[str, Any]:
+        """Do the work, with some options changed."""
+        return _named(self.work)(place, **{**self.options, **changed})
+
     @property
     def config(self) -> Config | None:
         """The training that is part of the work, if any."""
         told = self.options.get("config")
         return None if told is None else make_config(told)
+
+    @property
+    def steps(self) -> int:
+        """Of the training, or whatever else the work is made of; 0 if nothing of it is told."""
+        config = self.config
+        if config is not None:
+            return config.training.train_steps
+        return int(self.options[self.effort]) if self.effort else 0
 
 
 def training_cell(
@@ -143,7 +158,7 @@ def digest_of(cells: Sequence[Cell]) -> str:
 def run_cell(job: _Job) -> dict[str, Any]:
     """Do the work and write row and time; called in a worker."""
     started = time.perf_counter()
-    measured = _named(job.cell.work)(job.place, **job.cell.options)
+    measured = job.cell.do(job.place)
     seconds = measured.pop(SECONDS, time.perf_counter() - started)
     row = {**job.cell.key, **measured}
     told = {"row": row, "seconds": seconds}

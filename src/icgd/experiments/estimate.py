@@ -1,14 +1,18 @@
-"""What an experiment will cost, from a few steps of each of its trainings."""
+"""What an experiment will cost, from a few steps of each kind of its work."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
-from icgd.experiments.cells import Cell
+from icgd.experiments.cells import Cell, Workplace
 from icgd.training.config import Config
 from icgd.training.flops import flop_counter
 from icgd.training.models.build import build_model
@@ -16,14 +20,15 @@ from icgd.training.tasks import build_task
 from icgd.training.trainer import make_optimizer, sample_step
 
 TIMED = 2
-"""Steps that are timed of every kind of training, after one that is not."""
+"""Steps that are timed of every kind of work, after one that is not."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Trainings, their steps and floating-point operations, and their time on this machine.
+    """Pieces of work, their steps and floating-point operations, and their time on this machine.
 
-    seconds  of all trainings on so many workers; what is measured afterwards is not in it
+    trainings  pieces that are trainings, or work as long
+    seconds    of all of them on so many workers; what is measured afterwards is not in it
     """
 
     trainings: int
@@ -39,33 +44,76 @@ class Estimate:
         )
 
 
+@dataclass(frozen=True)
+class _Cost:
+    """What a piece of work costs before its first step, and each step."""
+
+    flops: float
+    seconds: float
+    flops_per_step: float
+    seconds_per_step: float
+
+
 def estimate(cells: Sequence[Cell], workers: int, device: str = "cpu") -> Estimate:
-    """Time a few steps of every kind of training and add up; one at a time, with nothing else running."""
-    configs = [config for cell in cells if (config := cell.config) is not None]
-    known: dict[str, tuple[float, float]] = {}
+    """Time a few steps of every kind of work and add up; one at a time, with nothing else running."""
+    known: dict[str, _Cost] = {}
+    trainings = steps = 0
     flops = seconds = 0.0
-    for config in configs:
-        kind = _kind(config)
+    for cell in cells:
+        config, count = cell.config, cell.steps
+        if count == 0:
+            continue
+        kind = _kind_of_work(cell) if config is None else _kind_of_training(config)
         if kind not in known:
-            known[kind] = _cost_of_a_step(config, device)
-        per_step = known[kind]
-        flops += per_step[0] * config.training.train_steps
-        seconds += per_step[1] * config.training.train_steps
-    steps = sum(config.training.train_steps for config in configs)
-    busy = max(1, min(workers, len(configs)))
-    return Estimate(len(configs), steps, flops, seconds / busy, workers)
+            known[kind] = (
+                _cost_of_work(cell, device) if config is None else _cost_of_training(config, device)
+            )
+        cost = known[kind]
+        trainings, steps = trainings + 1, steps + count
+        flops += cost.flops + cost.flops_per_step * count
+        seconds += cost.seconds + cost.seconds_per_step * count
+    busy = max(1, min(workers, trainings))
+    return Estimate(trainings, steps, flops, seconds / busy, workers)
 
 
-def _kind(config: Config) -> str:
+def _kind_of_training(config: Config) -> str:
     """What decides the cost of a step: everything but the seed and the number of steps."""
     training = config.training.model_copy(update={"seed": 0, "train_steps": 1})
     return config.model_copy(update={"training": training, "out_dir": "", "name": ""}).to_json()
 
 
-def _cost_of_a_step(config: Config, device: str) -> tuple[float, float]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(config.training.threads or threads)
-    try:
+def _kind_of_work(cell: Cell) -> str:
+    told = {name: v for name, v in cell.options.items() if name not in ("seed", cell.effort)}
+    return f"{cell.work} {json.dumps(told, sort_keys=True)}"
+
+
+def _cost_of_work(cell: Cell, device: str) -> _Cost:
+    """From a little of the work and a little more of it: the difference is the cost of a step."""
+    few, more = 1, 1 + TIMED
+    with TemporaryDirectory() as directory, _threads(1):
+        place = Workplace(Path(directory), device=device)
+        flops, seconds = {}, {}
+        for count in (
+            few,
+            few,
+            more,
+        ):  # the first time is not counted: it loads what the work needs
+            with flop_counter() as counter:
+                started = time.perf_counter()
+                cell.do(place, **{cell.effort: count})
+                seconds[count] = time.perf_counter() - started
+            flops[count] = float(counter.get_total_flops())
+    per_flops, per_seconds = (max(0.0, (v[more] - v[few]) / TIMED) for v in (flops, seconds))
+    return _Cost(
+        max(0.0, flops[few] - per_flops),
+        max(0.0, seconds[few] - per_seconds),
+        per_flops,
+        per_seconds,
+    )
+
+
+def _cost_of_training(config: Config, device: str) -> _Cost:
+    with _threads(config.training.threads):
         task = build_task(config.task)
         model = build_model(config.model, task.d_x, task.d_y).to(device)
         optimizer = make_optimizer(config, model)
@@ -83,9 +131,19 @@ def _cost_of_a_step(config: Config, device: str) -> tuple[float, float]:
         started = time.perf_counter()
         for number in range(TIMED):
             step(number + 1)
-        return float(counter.get_total_flops()), (time.perf_counter() - started) / TIMED
+        per_step = (time.perf_counter() - started) / TIMED
+        return _Cost(0.0, 0.0, float(counter.get_total_flops()), per_step)
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """So many threads, as in a worker; None or 0: as it is."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 def duration(seconds: float) -> str:

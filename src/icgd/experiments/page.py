@@ -34,7 +34,8 @@ def page(experiment: Experiment, record: Record, figure: str) -> str:
         "## How it was made",
         f"```sh\n{record.command}\n```",
         f"{duration(record.seconds)} with {record.workers} workers of one thread each (torch {record.torch}). "
-        "The command writes this page, the figure, `record.json` with every number, and `results.parquet`. "
+        "The command writes this page, the figure, `record.json` with every number, and `results.parquet`.",
+        record.remark,
         "Settings of this run, and of the other scales:",
         _scales(experiment, record),
     ]

@@ -30,6 +30,7 @@ class Record(BaseModel):
     settings what the scale had chosen
     cells    digest of all cells: other settings or options have another one
     seconds  work of all cells, trained models that were there before included, divided by the workers
+    remark   what a reader should know of this run
     rows     one per cell
     """
 
@@ -46,6 +47,7 @@ class Record(BaseModel):
     seconds: float
     torch: str
     icgd: str
+    remark: str = ""
     rows: list[dict[str, Any]]
 
     def write(self, path: Path) -> None:
