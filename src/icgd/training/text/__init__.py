@@ -1,0 +1,1 @@
+"""Text in two languages: where it comes from, how it is cleaned, split and cut into tokens."""
