@@ -1,0 +1,264 @@
+"""DEEP, Appendix H: the score of a mixture learned in context, and samples drawn with it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from icgd.experiments.cells import Cell
+from icgd.experiments.drawing import COLOURS, curve, panels, title
+from icgd.experiments.experiment import Claim, Experiment, ResultTable, Row, Rows, Scale, Size
+from icgd.experiments.over_seeds import combined, positive, select, smaller, told
+from icgd.experiments.score_learning import COT, DIRECT, EXACT, IN_CONTEXT, STACK, TRUTH
+from icgd.verification.deep_applications import CENTRES, SPREAD, T_0, T_1
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SAME = 1e-3
+"""Difference of R2 up to which two trainings count as equally good."""
+LEARNED = 0.8
+"""R2 that a score must reach."""
+FACTOR = 2.0
+"""How many times as far as the exact score's samples may be from the mixture."""
+LEARNERS = ((STACK, "gelu"), (STACK, "relu"), (COT, "relu"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSize(Size):
+    """Settings of Appendix H.
+
+    width, hidden  units of a hidden layer, hidden layers; `cot_width` of the chain of thought's network
+    examples       in the prompt of the stack
+    steps, lr      of gradient descent on all of them, by the stack
+    rounds, cot_lr of the chain of thought: a round for an example, each seen once
+    early          how much more often early times are seen: t = T_0 + (T_1 - T_0) u^early
+    n_relu         units of each function that a stack fits; ReLU needs one or two, and is exact
+    fresh          points on which R2 is measured
+    samples        of every sampler
+    sampler_steps  of the reverse process
+    points         of each sample in the picture
+    """
+
+    width: int
+    hidden: int
+    examples: int
+    steps: int
+    lr: float
+    cot_width: int
+    rounds: int
+    cot_lr: float
+    early: float
+    n_relu: int
+    fresh: int
+    samples: int
+    sampler_steps: int
+    points: int
+
+
+SMOKE = ScoreSize(
+    seeds=1, width=4, hidden=2, examples=8, steps=8, lr=0.5, cot_width=4, rounds=20, cot_lr=0.05, early=2.0,
+    n_relu=17, fresh=50, samples=40, sampler_steps=4, points=20,
+)  # fmt: skip
+LAPTOP = ScoreSize(
+    seeds=3, width=16, hidden=2, examples=256, steps=8000, lr=0.5, cot_width=32, rounds=40_000, cot_lr=0.1,
+    early=2.0, n_relu=65, fresh=4000, samples=4000, sampler_steps=100, points=250,
+)  # fmt: skip
+OVERNIGHT = ScoreSize(
+    seeds=5, width=24, hidden=2, examples=512, steps=30_000, lr=0.5, cot_width=64, rounds=200_000, cot_lr=0.05,
+    early=2.0, n_relu=129, fresh=4000, samples=8000, sampler_steps=200, points=250,
+)  # fmt: skip
+PAPER = ScoreSize(
+    seeds=5, width=32, hidden=2, examples=1024, steps=100_000, lr=0.5, cot_width=64, rounds=1_000_000,
+    cot_lr=0.05, early=2.0, n_relu=129, fresh=4000, samples=8000, sampler_steps=200, points=250,
+)  # fmt: skip
+
+
+class DeepH(Experiment):
+    """R2 and samples of scores learned by compiled programs, beside direct training and the exact score."""
+
+    name: ClassVar = "deep-h"
+    paper: ClassVar = "DEEP"
+    where: ClassVar = "Appendix H"
+    title: ClassVar = "the score of a diffusion model learned in context"
+    differs: ClassVar = (
+        "The paper runs nothing: Appendix H argues that Theorem 1 applies. Mixture (three Gaussians in the "
+        "plane), networks, steps and the sampler are ours, also at the scale `paper`.",
+        "Transformers are compiled, not trained. Direct training is autograd and torch.optim.SGD from the same "
+        "weights on the same examples in the same order.",
+        "Networks have a linear output and the inputs (x/3, t/1.5 - 1/2, 1/2), and learn a quarter of the "
+        "score: as printed, outputs are activated and there is neither t nor a bias (errata D19). GELU "
+        "stands for the smooth activations that Theorem 1 asks for, ReLU for those Appendix H speaks of.",
+        f"The weight gamma(t) of (H.1) is the density of the sampled t in [{T_0}, {T_1}], larger early on; "
+        "R2 is measured on t even there. Targets are exact scores.",
+        f"The reverse process starts from N(0, I) at t = {T_1} and ends at t = {T_0}, for every score with "
+        "the same noise: the exact score's samples are not quite the mixture either.",
+        "The chain of thought is the one-layer softmax construction of COT, which trains ReLU networks with "
+        "one example a round; it sees more examples, each once.",
+    )  # fmt: skip
+    sizes: ClassVar = {"smoke": SMOKE, "laptop": LAPTOP, "overnight": OVERNIGHT, "paper": PAPER}
+
+    def cells(self, scale: Scale) -> list[Cell]:
+        """A training per construction, activation and seed; the exact score once per seed."""
+        size: ScoreSize = self.size(scale)
+        work = "icgd.experiments.score_learning"
+        made = []
+        for seed in range(size.seeds):
+            sampling = {
+                "samples": size.samples, "sampler_steps": size.sampler_steps,
+                "points": size.points if seed == 0 else 0, "seed": seed,
+            }  # fmt: skip
+            made.append(Cell({"how": EXACT, "seed": seed}, f"{work}:sample_exactly", sampling))
+            for how, activation in LEARNERS:
+                options: dict[str, Any] = {
+                    **sampling, "how": how, "activation": activation, "hidden": size.hidden,
+                    "examples": size.examples, "early": size.early, "n_relu": size.n_relu, "fresh": size.fresh,
+                    **_training(size, how),
+                }  # fmt: skip
+                key = {"how": how, "activation": activation, "seed": seed}
+                made.append(Cell(key, f"{work}:learn", options, effort="steps"))
+        return made
+
+    def tables(self, rows: Rows) -> list[ResultTable]:
+        """R2 and weights; distances of samples to the mixture."""
+        learned, distances = [], []
+        for how, activation in LEARNERS:
+            found = select(rows, how=how, activation=activation)
+            learned.append(
+                (
+                    how, activation, f"{found[0]['steps'][-1]:,}",
+                    *(told(_r2(found, by), 5) for by in (IN_CONTEXT, DIRECT)),
+                    told([row["apart"][-1] for row in found]),
+                )
+            )  # fmt: skip
+            distances += [
+                (
+                    f"{how}, {activation}, {by}", told(_distances(found, by)),
+                    told(_times(_distances(found, by), _exact(rows, EXACT))),
+                )
+                for by in (IN_CONTEXT, DIRECT)
+            ]  # fmt: skip
+        ones = [
+            (name, told(_exact(rows, name)), told(_times(_exact(rows, name), _exact(rows, EXACT))))
+            for name in (TRUTH, EXACT)
+        ]
+        return [
+            ResultTable(
+                "R2 of the learned score on fresh points, and the largest difference of a weight at the end",
+                ("Construction", "Network", "Steps", "R2 in context", "R2 direct", "Weights differ by"),
+                tuple(learned),
+            ),
+            ResultTable(
+                "Energy distance of samples to a true sample as large (0 on average for two true samples), "
+                "and how many times that of the exact score's samples it is",
+                ("Samples", "Energy distance", "Times the exact score's"), (*ones, *distances),
+            ),
+        ]  # fmt: skip
+
+    def claims(self, rows: Rows) -> list[Claim]:
+        """In context as directly; samples nearly as good as the exact score's."""
+        made = []
+        for how, activation in LEARNERS:
+            found = select(rows, how=how, activation=activation)
+            ours, theirs = _r2(found, IN_CONTEXT), _r2(found, DIRECT)
+            apart = [abs(a - b) for a, b in zip(ours, theirs, strict=True)]
+            made.append(
+                Claim(
+                    f"the {how} learns the score with a {activation} network as direct training does",
+                    f"{how}, {activation}: in-context learning emulates the training of the score network "
+                    f"(here: R2 at least {LEARNED}, and at most {SAME} from that of direct training)",
+                    f"R2 {told(ours, 4)} in context, {told(theirs, 4)} directly; apart by {told(apart)}",
+                    combined(
+                        [
+                            positive([SAME - value for value in apart], 0.0),
+                            positive([value - LEARNED for value in ours], 0.0),
+                        ]
+                    ),
+                )
+            )
+        for how, activation in LEARNERS:
+            found = select(rows, how=how, activation=activation)
+            ours, exact = _distances(found, IN_CONTEXT), _exact(rows, EXACT)
+            made.append(
+                Claim(
+                    f"samples by the {how}'s score ({activation}) are good",
+                    f"{how}, {activation}: are samples drawn with the learned score at most {FACTOR:g} times "
+                    "as far from the mixture as those drawn with the exact score?",
+                    f"{told(_times(ours, exact))} times as far: {told(ours)} against {told(exact)}; directly "
+                    f"trained {told(_distances(found, DIRECT))}; two true samples {told(_exact(rows, TRUTH))}",
+                    smaller(ours, [FACTOR * value for value in exact]),
+                    ours=True,
+                )
+            )  # fmt: skip
+        return made
+
+    def draw(self, rows: Rows) -> Figure:
+        """Samples of the first seed, and R2 while training."""
+        figure, axes = panels(2, 4, width=2.7, sharey=False)
+        first = {(row["how"], row.get("activation")): row for row in rows if row["seed"] == 0}
+        pictures = [
+            ("true mixture", first[EXACT, None], TRUTH),
+            ("exact score", first[EXACT, None], EXACT),
+            *(
+                (f"{how}, {a}", first[how, a], IN_CONTEXT)
+                for how, a in (*LEARNERS[:1], LEARNERS[2])
+            ),
+        ]
+        for axis, (name, row, by) in zip(axes[0], pictures, strict=True):
+            _samples(axis, row, by)
+            title(axis, name if by not in (IN_CONTEXT, DIRECT) else f"{name}, {by}")
+        for axis, (how, activation) in zip(axes[1], LEARNERS, strict=False):
+            found = select(rows, how=how, activation=activation)
+            for i, by in enumerate((IN_CONTEXT, DIRECT)):
+                curve(axis, found[0]["steps"], [row["r2"][by] for row in found], by, i, i)
+            axis.set_xscale("log")
+            axis.set_ylim(-0.1, 1)
+            title(axis, f"{how}, {activation}", "steps", "R2")
+            axis.legend(fontsize=8, frameon=False)
+        _samples(axes[1][3], first[LEARNERS[0]], DIRECT)
+        title(axes[1][3], f"{STACK}'s network, {LEARNERS[0][1]}, trained directly")
+        return figure
+
+
+def _training(size: ScoreSize, how: str) -> dict[str, Any]:
+    """Width, steps and step size of a construction."""
+    if how == STACK:
+        return {"width": size.width, "steps": size.steps, "lr": size.lr}
+    return {"width": size.cot_width, "steps": size.rounds, "lr": size.cot_lr}
+
+
+def _r2(rows: Rows, by: str) -> list[float]:
+    """At the end, for every seed."""
+    return [row["r2"][by][-1] for row in rows]
+
+
+def _distances(rows: Rows, by: str) -> list[float]:
+    return [row["error"][by][0] for row in rows]
+
+
+def _exact(rows: Rows, name: str) -> list[float]:
+    return _distances(select(rows, how=EXACT), name)
+
+
+def _times(values: list[float], of: list[float]) -> list[float]:
+    return [a / b if b else math.nan for a, b in zip(values, of, strict=True)]
+
+
+def _samples(axis: Axes, row: Row, by: str) -> None:
+    """Points over circles that hold 86 % of each Gaussian of the mixture (two deviations)."""
+    around = [2 * math.pi * k / 60 for k in range(61)]
+    for x, y in CENTRES:
+        circle = [
+            [c + 2 * SPREAD * f(angle) for angle in around]
+            for c, f in ((x, math.cos), (y, math.sin))
+        ]
+        axis.plot(*circle, color="0.4", linewidth=0.8)
+    points = row["points"][by]
+    axis.scatter(
+        [p[0] for p in points], [p[1] for p in points], s=3, color=COLOURS[0], linewidths=0
+    )
+    axis.set_xlim(-3, 3)
+    axis.set_ylim(-3, 3)
+    axis.set_aspect("equal")
