@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pandas as pd
 import pytest
 import yaml
@@ -56,25 +60,48 @@ def test_finished_cells_are_kept_and_the_others_done(file, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in done[1:]} == stamps
 
 
-def test_a_worker_that_is_killed_loses_no_finished_cell(tmp_path):
-    """A worker kills itself the first time it meets item 1; all items are done in the end."""
+WORK = """
+import os, signal, sys, time
+from pathlib import Path
 
-    def dies_once(job):
-        import os
-        import signal
-        from pathlib import Path
+def work(place, *, number):
+    with (place.directory.parent / "ran").open("a") as ran:
+        ran.write(f"{number}\\n")
+    if number == 3 and not (mark := place.directory.parent / "died").exists():
+        while len(list(place.directory.parent.glob("*/result.json"))) < 3:
+            time.sleep(0.05)  # the others are finished: nothing of theirs may be lost or done again
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"squared": number**2}
 
-        number, folder = job
-        mark = Path(folder) / "died"
-        if number == 1 and not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return number
+if __name__ == "__main__":
+    from icgd.experiments.cells import Cell, run_cells
+    from icgd.experiments.executors import make_executor
 
-    items = [(i, str(tmp_path)) for i in range(5)]
-    results = dict(make_executor("joblib", 2).run(dies_once, items))
-    assert sorted(results.values()) == [0, 1, 2, 3, 4]
-    assert (tmp_path / "died").exists()
+    cells = [Cell({"number": n}, "killed_worker:work", {"number": n}) for n in range(4)]
+    rows = run_cells(cells, Path(sys.argv[2]), make_executor(sys.argv[1], 2))
+    assert rows == [{"number": n, "squared": n**2} for n in range(4)], rows
+"""
+
+
+@pytest.mark.parametrize("executor", ["joblib", "ray"])
+def test_a_worker_that_is_killed_loses_no_finished_cell(tmp_path, executor):
+    """A worker kills itself at its first try of the last cell, when the others are finished.
+
+    In a process of its own: what a killed worker leaves behind is no matter of the other tests.
+    """
+    pytest.importorskip(executor, reason=f"{executor} is not installed")
+    (tmp_path / "killed_worker.py").write_text(WORK)
+    (tmp_path / "cells").mkdir()
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    said = subprocess.run(
+        [sys.executable, "killed_worker.py", executor, "cells"], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path}, timeout=300, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    ran = (tmp_path / "cells" / "ran").read_text().split()
+    assert (tmp_path / "cells" / "died").exists()
+    assert sorted(ran) == ["0", "1", "2", "3", "3"]
 
 
 def test_a_cell_that_fails_stops_no_other(file, tmp_path):
