@@ -35,7 +35,7 @@ def take(runs: Path, names: list[str]) -> list[str]:
         except InvalidFile as error:
             print(f"{name}: {error}")
             continue
-        if record.cells != digest_of(EXPERIMENTS[name].cells("laptop")):
+        if record.cells != digest_of(EXPERIMENTS[name].as_recorded(record.rows).cells("laptop")):
             print(f"{name}: a record of other settings: icgd reproduce {name} --scale laptop")
             continue
         recorded_path(name).parent.mkdir(exist_ok=True)

@@ -12,6 +12,7 @@ import pytest
 
 from icgd.experiments.algo_fig2 import TASKS
 from icgd.experiments.algo_fig5 import RIDGE
+from icgd.experiments.algo_nmt import NAMES, NO_SOURCE, ORDER
 from icgd.experiments.algoformers import CHAIN, KINDS, TASK_NAMES
 from icgd.experiments.compiled import GD, NEWTON
 from icgd.experiments.deep_g1 import MIXTURES
@@ -226,7 +227,26 @@ def noise_cases() -> list[Case]:
     ]
 
 
-CASES = [*deep_cases(), *algo_cases(), *noise_cases()]
+# -- ALGO, Section 5.5: cross-entropies of translators ------------------------------------------------------
+
+
+def translation_cases() -> list[Case]:
+    """The model that sees no source has 5 nats; who is no better than that does not translate."""
+    made = []
+    for better, worse in ORDER:
+        good, bad = (
+            errors(lambda row, ce={better: e, worse: 3.0}: ce.get(row["model"], 5.0))
+            for e in (2.9, 3.1)
+        )
+        short = f"{NAMES[better]} translates better than {NAMES[worse]}"
+        made.append(Case("algo-nmt", short, good, bad))
+    good, bad = (
+        errors(lambda row, e=e: 5.0 if row["model"] == NO_SOURCE else e) for e in (4.8, 5.2)
+    )
+    return [*made, Case("algo-nmt", "all three models use the source", good, bad)]
+
+
+CASES = [*translation_cases(), *deep_cases(), *algo_cases(), *noise_cases()]
 every_claim = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.name}: {c.short}")
 
 
@@ -311,6 +331,15 @@ def test_rivals_at_their_best_are_harder_to_beat_than_at_the_end(reproduced):
     models_and_rivals(1.0, first=1.9, end=1.45, rivals=1.5, last=1.4, ridge=1.2)(rows)
     claims = find_experiment("algo-fig5").claims(rows)
     assert [claim.holds for claim in claims[2:]] == [True, False]
+
+
+def test_models_that_do_not_use_the_source_are_not_judged_as_translators(reproduced):
+    rows = replicated(reproduced("algo-nmt").record.rows)
+    errors(lambda row: {"algoformer": 4.0, "looped": 4.95, "standard": 4.5}.get(row["model"], 5.0))(
+        rows
+    )
+    held = [claim.holds for claim in find_experiment("algo-nmt").claims(rows)]
+    assert held == [True, None, None, None]
 
 
 def test_algoformers_that_have_learned_nothing_are_not_judged(reproduced):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,6 +42,14 @@ def reproduce(
     device: Annotated[
         str, typer.Option(help="Of the trainings: cpu, cuda or cuda:1. Baselines run on the CPU.")
     ] = "cpu",
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--text",
+            show_default=False,
+            help="Sentences for algo-nmt: a TSV file of German and English, or two aligned files (twice).",
+        ),
+    ] = None,
     restart: Annotated[
         bool,
         typer.Option("--restart", help="Measure all cells anew; trained models are kept."),
@@ -79,11 +87,24 @@ def reproduce(
         chosen = [*EXPERIMENTS.values()] if name == ALL else [find_experiment(name)]
         for experiment in chosen:
             experiment.size(scale)
+        chosen = _with_what_they_need(chosen, scale, out, text or [], fetch=not estimate)
         for experiment in chosen:
             how = {"out": out, "executor": executor, "workers": workers, "device": device}
             if restart and not estimate:
                 forget(experiment, scale, out)
             _reproduce(experiment, scale, how, only_estimate=estimate)
+
+
+def _with_what_they_need(
+    chosen: list[Experiment], scale: Any, out: Path, text: Sequence[Path], *, fetch: bool
+) -> list[Experiment]:
+    """Experiments with their texts: what cannot be had is said before any work is done."""
+    from icgd.experiments.reproduce import models_directory
+
+    if text:
+        takers = [e for e in chosen if e.takes_text] or chosen
+        chosen = [e.with_text(text) if e in takers else e for e in chosen]
+    return [e.prepared(scale, models_directory(out), fetch=fetch) for e in chosen]
 
 
 def _reproduce(

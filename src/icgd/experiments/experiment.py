@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from icgd.errors import InvalidParameter
@@ -73,6 +74,8 @@ class Experiment(ABC):
     title    what is shown
     differs  what is not as in the paper, and why
     sizes    settings of each scale
+    takes_text    reads sentences, which a user may supply (`with_text`)
+    more_options  of the command that makes this again
     """
 
     name: ClassVar[str]
@@ -81,6 +84,28 @@ class Experiment(ABC):
     title: ClassVar[str]
     differs: ClassVar[tuple[str, ...]] = ()
     sizes: ClassVar[Mapping[Scale, Size]]
+    takes_text: ClassVar[bool] = False
+
+    @property
+    def more_options(self) -> str:
+        """What else the command that makes this again is given."""
+        return ""
+
+    def with_text(self, paths: Sequence[Path]) -> Experiment:
+        """This experiment on sentences of the user's own."""
+        names = [str(path) for path in paths]
+        raise InvalidParameter("--text", names, f"be left out: {self.name} reads no text")
+
+    def prepared(self, scale: Scale, models: Path, *, fetch: bool = True) -> Experiment:
+        """This experiment with all that its cells need, which may be kept in `models`.
+
+        fetch  False: what is not there is not fetched, and nothing is written
+        """
+        return self
+
+    def as_recorded(self, rows: Rows) -> Experiment:
+        """This experiment with all that rows tell of what they were measured on."""
+        return self
 
     def size(self, scale: str) -> Any:
         """The settings of a scale."""

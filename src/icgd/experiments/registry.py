@@ -9,6 +9,7 @@ from icgd.experiments.algo_fig2 import AlgoFig2
 from icgd.experiments.algo_fig3 import AlgoFig3
 from icgd.experiments.algo_fig4 import AlgoFig4
 from icgd.experiments.algo_fig5 import AlgoFig5
+from icgd.experiments.algo_nmt import AlgoNmt
 from icgd.experiments.deep_g1 import DeepG1
 from icgd.experiments.deep_g2 import DeepG2
 from icgd.experiments.deep_g3 import DeepG3
@@ -17,7 +18,7 @@ from icgd.experiments.experiment import Experiment
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        DeepG1(), DeepG2(), DeepG3(), AlgoFig2(), AlgoFig3(), AlgoFig4(), AlgoFig5(),
+        DeepG1(), DeepG2(), DeepG3(), AlgoFig2(), AlgoFig3(), AlgoFig4(), AlgoFig5(), AlgoNmt(),
     )
 }  # fmt: skip
 

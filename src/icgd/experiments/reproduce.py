@@ -32,13 +32,14 @@ def reproduce(
 
     from icgd._version import __version__
 
+    experiment = experiment.prepared(scale, models_directory(out))
     cells, place = experiment.cells(scale), cells_directory(experiment, scale, out).parent
     place.mkdir(parents=True, exist_ok=True)
     runner = make_executor(executor, workers)
-    rows = run_cells(cells, place / "cells", runner, on_done, out / "models", device)
+    rows = run_cells(cells, place / "cells", runner, on_done, models_directory(out), device)
     record = Record(
         name=experiment.name, scale=scale, seeds=experiment.size(scale).seeds, workers=workers,
-        command=f"icgd reproduce {experiment.name} --scale {scale}",
+        command=f"icgd reproduce {experiment.name} --scale {scale}{experiment.more_options}",
         settings=rounded(experiment.size(scale).settings()), cells=digest_of(cells),
         seconds=seconds_of(cells, place / "cells") / workers,
         torch=torch.__version__.split("+")[0], icgd=__version__, rows=restored(rounded(rows)),
@@ -53,6 +54,11 @@ def reproduce(
 def cells_directory(experiment: Experiment, scale: str, out: Path) -> Path:
     """Where the results of single cells are kept."""
     return out / f"{experiment.name}-{scale}" / "cells"
+
+
+def models_directory(out: Path) -> Path:
+    """Where what several experiments or cells need is kept."""
+    return out / "models"
 
 
 def forget(experiment: Experiment, scale: str, out: Path) -> None:
