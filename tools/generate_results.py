@@ -11,8 +11,8 @@ from pathlib import Path
 
 from icgd.errors import InvalidFile
 from icgd.experiments.cells import digest_of
-from icgd.experiments.estimate import duration
-from icgd.experiments.experiment import verdict
+from icgd.experiments.estimate import duration, estimate
+from icgd.experiments.experiment import SCALES, verdict
 from icgd.experiments.page import page
 from icgd.experiments.record import Record, read_record, recorded, recorded_path
 from icgd.experiments.registry import EXPERIMENTS
@@ -39,7 +39,12 @@ def take(runs: Path, names: list[str]) -> list[str]:
             print(f"{name}: a record of other settings: icgd reproduce {name} --scale laptop")
             continue
         recorded_path(name).parent.mkdir(exist_ok=True)
-        record.write(recorded_path(name))
+        costs = {
+            scale: estimate(EXPERIMENTS[name].cells(scale), record.workers).seconds
+            for scale in SCALES
+            if scale != record.scale
+        }
+        record.model_copy(update={"costs": costs}).write(recorded_path(name))
         taken.append(name)
     return taken
 

@@ -158,20 +158,23 @@ def _show_list() -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from icgd.experiments.estimate import duration
     from icgd.experiments.experiment import verdict
     from icgd.experiments.record import recorded
     from icgd.experiments.registry import EXPERIMENTS
 
-    table = Table("Name", "Paper", "What", "Recorded verdict")
+    table = Table("Name", "Paper", "What", "Time", "Recorded verdict")
     for experiment in EXPERIMENTS.values():
         record = recorded(experiment.name)
-        said = "none yet"
+        said, times = "none yet", ""
         if record is not None:
+            costs = {**record.costs, record.scale: record.seconds}
+            times = "\n".join(f"{scale} {duration(s)}" for scale, s in costs.items())
             said = (
                 f"{record.scale}, {record.seeds} seeds: {verdict(experiment.claims(record.rows))}"
             )
         where = f"{experiment.paper}, {experiment.where}"
-        table.add_row(experiment.name, where, experiment.title, said)
+        table.add_row(experiment.name, where, experiment.title, times, said)
     Console(highlight=False, markup=False).print(table)
 
 

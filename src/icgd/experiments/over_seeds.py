@@ -78,6 +78,15 @@ def positive(values: Sequence[float], margin: float = R2_MARGIN) -> bool | None:
     return False if all_agree([v < -margin for v in values]) else None
 
 
+def below(values: Sequence[float], bound: float) -> bool | None:
+    """Whether a number stays below a bound for all seeds; None if seeds disagree.
+
+    >>> below([0.1, 0.2, 0.3], 0.5), below([0.6] * 3, 0.5), below([0.1, 0.1, 0.6], 0.5)
+    (True, False, None)
+    """
+    return positive([(bound - value) / bound for value in values], 0.0)
+
+
 def combined(facts: Sequence[bool | None]) -> bool | None:
     """What a claim over several cases comes to: one case that fails refutes it, all must hold to confirm it.
 
@@ -87,6 +96,21 @@ def combined(facts: Sequence[bool | None]) -> bool | None:
     if False in facts:
         return False
     return True if facts and None not in facts else None
+
+
+def by_seed(
+    rows: Rows, values: Callable[[Row], Sequence[float]], worst: Callable[[list[float]], float]
+) -> list[float]:
+    """One number for every seed, the worst of all its rows: many cases of one seed are not many seeds.
+
+    >>> by_seed([{"seed": 0, "a": 1.0}, {"seed": 1, "a": 2.0}, {"seed": 0, "a": 3.0}], lambda r: [r["a"]], max)
+    [3.0, 2.0]
+    """
+    seeds = [
+        [value for row in select(rows, seed=seed) for value in values(row)]
+        for seed in distinct(rows, "seed")
+    ]
+    return [worst(found) for found in seeds if found]
 
 
 def median_curve(curves: Sequence[Sequence[float]]) -> list[float]:

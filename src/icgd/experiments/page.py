@@ -66,12 +66,17 @@ def _scales(experiment: Experiment, record: Record) -> str:
         (f"`{name}`", *(_value(settings.get(name)) for settings in told.values()))
         for name in record.settings
     ]
+    if record.costs:
+        costs = {**record.costs, record.scale: record.seconds}
+        rows.append(("time", *(duration(costs[s]) if s in costs else "" for s in told)))
     return _grid(("Setting", *told), rows)
 
 
 def _value(value: object) -> str:
     if isinstance(value, (tuple, list)):
-        return ", ".join(_value(v) for v in value)
+        return ", ".join(
+            f"({_value(v)})" if isinstance(v, (tuple, list)) else _value(v) for v in value
+        )
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

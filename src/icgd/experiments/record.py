@@ -30,6 +30,7 @@ class Record(BaseModel):
     settings what the scale had chosen
     cells    digest of all cells: other settings or options have another one
     seconds  work of all cells, trained models that were there before included, divided by the workers
+    costs    seconds of every scale, as estimated where this was recorded; of its own scale as measured
     remark   what a reader should know of this run
     rows     one per cell
     """
@@ -47,6 +48,7 @@ class Record(BaseModel):
     seconds: float
     torch: str
     icgd: str
+    costs: dict[Scale, float] = {}
     remark: str = ""
     rows: list[dict[str, Any]]
 

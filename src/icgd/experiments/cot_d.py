@@ -1,0 +1,316 @@
+"""COT, Appendix D: one-layer operators learn to write forward and backward blocks, and whole chains of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from icgd.experiments.cells import Cell
+from icgd.experiments.drawing import curve, panels, title
+from icgd.experiments.experiment import Claim, Experiment, ResultTable, Row, Rows, Scale, Size
+from icgd.experiments.over_seeds import below, combined, distinct, select, told
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WORK = "icgd.experiments.cot_d_runs:train_operators"
+PLAIN = "plain block"
+BEST = "products, copies, scaled, new students"
+ROLLED = 0.15
+"""Of the movement of the true weights: what a chain may be off after the last round."""
+LOSSES = {"forward": 0.8, "backward": 0.06, "weights": 0.003}
+"""What operators that work reach at d = 5."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorSize(Size):
+    """Settings of Appendix D.
+
+    d           width of the students
+    wide        a second width, for the block that works at the first one
+    depths      layers of the students of Figure 2, the first of them for everything else
+    rounds      of SGD, each with one example
+    lr          of SGD
+    students    in the data of Figure 2
+    many        in the data of the comparison of blocks
+    wide_students  new in every epoch, for the second width
+    epochs      of Figure 2
+    long_epochs with new students in every one
+    tested      students that are held out, new ones for every seed
+    """
+
+    d: int
+    wide: int
+    depths: tuple[int, ...]
+    rounds: int
+    lr: float
+    students: int
+    many: int
+    wide_students: int
+    epochs: int
+    many_epochs: int
+    long_epochs: int
+    wide_epochs: int
+    tested: int
+    width: int
+    hidden: int
+
+
+LAPTOP = OperatorSize(
+    seeds=5, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
+    wide_students=300, epochs=20, many_epochs=10, long_epochs=40, wide_epochs=70, tested=60, width=128,
+    hidden=512,
+)  # fmt: skip
+SMOKE = OperatorSize(
+    seeds=1, d=3, wide=4, depths=(1, 2, 3), rounds=2, lr=0.05, students=4, many=6,
+    wide_students=6, epochs=2, many_epochs=1, long_epochs=2, wide_epochs=1, tested=6, width=16, hidden=16,
+)  # fmt: skip
+OVERNIGHT = OperatorSize(
+    seeds=5, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
+    wide_students=1000, epochs=20, many_epochs=40, long_epochs=200, wide_epochs=600, tested=60,
+    width=128, hidden=512,
+)  # fmt: skip
+
+
+class CotD(Experiment):
+    """Figure 2 for the plain block, blocks that multiply, and what their chains of thought are worth."""
+
+    name: ClassVar = "cot-d"
+    paper: ClassVar = "COT"
+    where: ClassVar = "Appendix D, Figure 2"
+    title: ClassVar = "operators that learn to write gradient descent"
+    differs: ClassVar = (
+        "The paper does not tell the number of students, the step size, the scale of weights and data, the "
+        "optimiser, nor which width and depth its figure is of: losses cannot be compared with its 3.00 and "
+        "0.139.",
+        "Blocks as corrected in the errata: the step uses o_{i-1}, and the loss is |o_N - y|^2 with descent. "
+        "F_0 holds the example, B_{N+1} the derivative of the loss, so that one operator covers all layers.",
+        "The paper defines the distance of roll-outs but reports none; it is what the experiment is about.",
+        "`paper` is `overnight` with the widths the paper names, 10 and 20.",
+    )
+    sizes: ClassVar = {
+        "smoke": SMOKE,
+        "laptop": LAPTOP,
+        "overnight": OVERNIGHT,
+        "paper": OperatorSize(**{**OVERNIGHT.settings(), "d": 10, "wide": 20}),
+    }
+
+    def cells(self, scale: Scale) -> list[Cell]:
+        """A pair of operators per block, depth and seed."""
+        size: OperatorSize = self.size(scale)
+        made = []
+        for seed in range(size.seeds):
+            made += [
+                self._cell(size, PLAIN, _plain(size), seed, n_layers=n, tested_layers=[n])
+                for n in size.depths
+            ]
+            made += [
+                self._cell(size, case, block, seed, **changed)
+                for case, block, changed in _cases(size)
+            ]
+        return made
+
+    @staticmethod
+    def _cell(
+        size: OperatorSize, case: str, block: dict[str, Any], seed: int, **changed: Any
+    ) -> Cell:
+        options: dict[str, Any] = {
+            "d": size.d, "n_layers": size.depths[0], "n_rounds": size.rounds, "lr": size.lr,
+            "students": size.students, "fresh": False, "block": block, "epochs": size.epochs, "batch": 64,
+            "rate": 1e-3, "tested": size.tested, "tested_layers": list(size.depths), "seed": seed, **changed,
+        }  # fmt: skip
+        key = {"case": case, "d": options["d"], "layers": options["n_layers"], "seed": seed}
+        return Cell(key, WORK, options, "epochs")
+
+    def tables(self, rows: Rows) -> list[ResultTable]:
+        """Losses beside those that need no operator, and how far chains are off."""
+        losses, chains, deeper = [], [], []
+        for found in _groups(rows):
+            first = found[0]
+            name = (first["case"], f"{first['d']}", f"{first['layers']}")
+            losses.append(
+                (*name, *(told([r["loss"][key] for r in found]) for key in LOSSES), *_least(found))
+            )
+            chains.append((*name, *_chain_numbers(found)))
+            others = [n for n in first["chains"] if n != str(first["layers"])]
+            if others:
+                deeper.append(
+                    (*name, *(f"{n}: {told([_off(r, n) for r in found])}" for n in others))
+                )
+        columns = ("Block", "d", "N")
+        tables = [
+            ResultTable(
+                "Losses on students that were never seen (squared Frobenius norm), and of guesses that need no "
+                "operator",
+                (*columns, "Forward", "Backward", "Its weights", "Forward: copies, means", "least squares",
+                 "Backward: copies, zeros", "least squares", "Weights: copies"),
+                tuple(losses),
+            ),
+            ResultTable(
+                "Roll-outs: |W - W_true|^2 over all layers after the last round, the movement of the true "
+                "weights, and the first in parts of the second; with one of the two operators exact",
+                (*columns, "Mean", "Median", "Moved, mean", "Moved, median", "Part", "Forward exact",
+                 "Backward exact"),
+                tuple(chains),
+            ),
+        ]  # fmt: skip
+        if deeper:
+            widest = max(len(line) for line in deeper)
+            lines = tuple((*line, *("",) * (widest - len(line))) for line in deeper)
+            names = tuple("Layers: part" for _ in range(widest - 3))
+            heading = "Students of other depths, with the same operators: off by this part of the movement"
+            tables.append(ResultTable(heading, (*columns, *names), lines))
+        return tables
+
+    def claims(self, rows: Rows) -> list[Claim]:
+        """The paper's claim, for its block and for ones that multiply."""
+        d, layers = rows[0]["d"], rows[0]["layers"]
+        plain = select(rows, case=PLAIN, layers=layers, d=d)
+        best = select(rows, case=BEST, d=d)
+        wide = [r for r in select(rows, case=BEST) if r["d"] != d]
+        ends = [
+            r["curves"][way][-1][1] / r["curves"][way][0][1] for r in plain for way in r["curves"]
+        ]
+        bars = [below([r["loss"][key] for r in best], bound) for key, bound in LOSSES.items()]
+        return [
+            Claim(
+                "the plain block learns both operators in 20 epochs",
+                "losses fall for training and for validation (here: by half, for both operators)",
+                f"validation loss over that after one epoch: {told(ends)}",
+                combined([below([_fall(r, way) for r in plain], 0.5) for way in plain[0]["curves"]]),
+            ),
+            Claim(
+                "chains of the plain block follow gradient descent",
+                f"one layer generates the chain of SGD (here: off by at most {ROLLED} of the movement of the "
+                "weights)",
+                f"off by {told([_off(r) for r in plain])} of the movement; 1 is to leave the weights alone",
+                below([_off(r) for r in plain], ROLLED),
+            ),
+            Claim(
+                f"one layer that multiplies learns the operators at d = {d}",
+                "the same (here: losses below "
+                + ", ".join(f"{bound} ({key})" for key, bound in LOSSES.items()) + ")",
+                ", ".join(f"{key} {told([r['loss'][key] for r in best])}" for key in LOSSES),
+                combined(bars),
+                ours=True,
+            ),
+            Claim(
+                f"its chains follow gradient descent at d = {d}",
+                f"the same (here: off by at most {ROLLED} of the movement)",
+                f"off by {told([_off(r) for r in best])} of the movement",
+                below([_off(r) for r in best], ROLLED),
+                ours=True,
+            ),
+            Claim(
+                f"its chains follow gradient descent at d = {wide[0]['d']}",
+                "the same for wider students",
+                f"off by {told([_off(r) for r in wide])} of the movement",
+                below([_off(r) for r in wide], ROLLED),
+                ours=True,
+            ),
+        ]  # fmt: skip
+
+    def draw(self, rows: Rows) -> Figure:
+        """Figure 2, and what chains come to."""
+        d = rows[0]["d"]
+        depths = [r["layers"] for r in select(rows, case=PLAIN, seed=rows[0]["seed"])]
+        figure, axes = panels(2, 3, width=3.4, height=2.8, sharey=False)
+        for axis, layers in zip(axes[0], depths, strict=False):
+            found = select(rows, case=PLAIN, layers=layers)
+            for i, way in enumerate(found[0]["curves"]):
+                for part, name in enumerate(("train", "validation")):
+                    curves = [[pair[part] for pair in r["curves"][way]] for r in found]
+                    curve(axis, range(1, len(curves[0]) + 1), curves, f"{way}, {name}", i, 1 - part)
+            axis.set_yscale("log")
+            title(axis, f"plain block, N = {layers}", "epoch", "loss")
+        axes[0][0].legend(fontsize=7, frameon=False)
+        for axis, (case, width) in zip(axes[1], _shown(rows, d), strict=False):
+            found = select(rows, case=case, d=width, layers=rows[0]["layers"])
+            at = str(rows[0]["layers"])
+            for i, (key, name) in enumerate((("off", "chain"), ("moved", "leaving weights alone"))):
+                curves = [r["chains"][at][f"{key}_mean"] for r in found]
+                curve(axis, range(1, len(curves[0]) + 1), curves, name, i, i)
+            axis.set_yscale("log")
+            title(axis, f"{case}, d = {width}", "round", "|W - W_true|^2")
+            axis.legend(fontsize=7, frameon=False)
+        return figure
+
+
+def _plain(size: OperatorSize, **changed: Any) -> dict[str, Any]:
+    block = {
+        "kind": "plain", "width": size.width, "heads": 8, "hidden": size.hidden, "normalised": True,
+        "positions": False, **changed,
+    }  # fmt: skip
+    return {"forward": block, "backward": block}
+
+
+def _products(d: int, *, copies: bool, scale: float = 1.0, radius: float = 0.0) -> dict[str, Any]:
+    """More heads than the d that are needed: they find the products sooner."""
+    common = {"kind": "products", "copies": copies, "scale": scale, "radius": radius}
+    return {
+        "forward": {**common, "heads": d + 3, "keys": d, "hidden": 128},
+        "backward": {**common, "heads": 3 * d + 1, "keys": 4, "hidden": 0},
+    }
+
+
+def _cases(size: OperatorSize) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Blocks that are compared: name, settings, and what differs from Figure 2."""
+    d, lr = size.d, size.lr
+    many = {"students": size.many, "epochs": size.many_epochs, "batch": 512, "rate": 6e-3}
+    new = {**many, "fresh": True, "epochs": size.long_epochs}
+    wide = {**new, "d": size.wide, "students": size.wide_students, "epochs": size.wide_epochs}
+    return [
+        ("plain block, no norm", _plain(size, normalised=False), {}),
+        ("plain block, positions", _plain(size, positions=True), {}),
+        ("plain block, more students", _plain(size, normalised=False), {**many, "rate": 3e-3}),
+        ("products", _products(d, copies=False), many),
+        ("products, copies", _products(d, copies=True), many),
+        ("products, copies, scaled", _products(d, copies=True, scale=lr), many),
+        (
+            "softmax products, copies, scaled",
+            _products(d, copies=True, scale=lr, radius=16.0),
+            many,
+        ),
+        (BEST, _products(d, copies=True, scale=lr), new),
+        (BEST, _products(size.wide, copies=True, scale=lr), wide),
+    ]
+
+
+def _groups(rows: Rows) -> list[list[Row]]:
+    """Rows of one block, width and depth: one for every seed."""
+    keys = dict.fromkeys((r["case"], r["d"], r["layers"]) for r in rows)
+    return [select(rows, case=case, d=d, layers=layers) for case, d, layers in keys]
+
+
+def _shown(rows: Rows, d: int) -> list[tuple[str, int]]:
+    wide = [w for w in distinct(rows, "d") if w != d]
+    return [(PLAIN, d), (BEST, d), *((BEST, w) for w in wide)]
+
+
+def _off(row: Row, layers: str = "") -> float:
+    """How far the weights are off after the last round, in parts of the movement of the true ones."""
+    chain = row["chains"][layers or str(row["layers"])]
+    # Networks all of whose units are closed do not move at all.
+    return float(chain["off_mean"][-1] / (chain["moved_mean"][-1] or math.nan))
+
+
+def _fall(row: Row, way: str) -> float:
+    return float(row["curves"][way][-1][1] / row["curves"][way][0][1])
+
+
+def _least(rows: list[Row]) -> list[str]:
+    names = (
+        "forward, copies and means", "forward, least squares", "backward, copies and zeros",
+        "backward, least squares", "weights, copies",
+    )  # fmt: skip
+    return [told([r["baselines"][name] for r in rows]) for name in names]
+
+
+def _chain_numbers(rows: list[Row]) -> list[str]:
+    at = [r["chains"][str(r["layers"])] for r in rows]
+    names = ("off_mean", "off_median", "moved_mean", "moved_median")
+    exact = [told([r[f"exact_{way}"] for r in rows]) for way in ("forward", "backward")]
+    return [
+        *(told([c[name][-1] for c in at]) for name in names), told([_off(r) for r in rows]), *exact
+    ]  # fmt: skip

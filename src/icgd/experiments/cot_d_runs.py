@@ -1,0 +1,177 @@
+"""Work of the experiment cot-d: train both operators, let them write whole chains, and compare with SGD."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from icgd.experiments.cells import Workplace
+from icgd.experiments.learned_operators import (
+    Direction,
+    PlainBlock,
+    ProductBlock,
+    fit_operator,
+    mean_errors,
+)
+from icgd.experiments.operator_blocks import (
+    Chain,
+    Operator,
+    Students,
+    backward_layout,
+    exact_backward,
+    exact_chain,
+    exact_forward,
+    forward_layout,
+    random_students,
+    roll_out,
+)
+from icgd.training.trainer import data_generator
+
+TESTED = 2**30
+"""Students are counted from here when operators are tested."""
+Pairs = tuple[Tensor, Tensor]
+
+
+def train_operators(
+    place: Workplace, *, d: int, n_layers: int, n_rounds: int, lr: float, students: int, fresh: bool,
+    block: dict[str, dict[str, Any]], epochs: int, batch: int, rate: float, tested: int,
+    tested_layers: list[int], seed: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Both operators on blocks of exact SGD, and roll-outs of students that were never seen.
+
+    students       whose chains an epoch goes through
+    fresh          others in every epoch
+    block          settings of the operators by direction; "kind" is plain or products
+    tested         students that are held out
+    tested_layers  depths of students to roll out
+    """
+    torch.set_num_threads(1)
+
+    def drawn(step: int, count: int, layers: int = n_layers) -> Students:
+        return random_students(count, d, layers, n_rounds, lr, data_generator(seed, step))
+
+    held_out = exact_chain(drawn(TESTED, tested))
+    measured: dict[str, Any] = {"curves": {}, "loss": {}, "baselines": {}}
+    operators: dict[str, Operator] = {}
+    first = exact_chain(drawn(0, students))
+    for number, direction in enumerate(_DIRECTIONS):
+        torch.manual_seed(2 * seed + number)
+        operator = _build(d, direction, block[direction])
+        rows = _weight_rows(d, direction)
+        kept = _pairs(first, direction)
+
+        def pairs(epoch: int, direction: Direction = direction, kept: Pairs = kept) -> Pairs:
+            return (
+                _pairs(exact_chain(drawn(epoch, students)), direction) if fresh and epoch else kept
+            )
+
+        told = _pairs(held_out, direction)
+        fitted = fit_operator(
+            operator, pairs, told, d=d, weight_rows=rows, weight_scale=block[direction].get("scale", 1.0),
+            epochs=epochs, batch=batch, rate=rate, generator=data_generator(seed, TESTED + 1),
+        )  # fmt: skip
+        errors = mean_errors(operator, told, d)
+        measured["curves"][direction] = [list(pair) for pair in fitted.losses]
+        measured["loss"][direction] = float(errors.sum())
+        if len(rows):
+            measured["loss"]["weights"] = float(errors[rows].sum())
+        measured["baselines"] |= _baselines(kept, told, direction, d)
+        operators[direction] = partial(_written, operator)
+    exact: dict[str, Operator] = {
+        "forward": partial(exact_forward, d=d),
+        "backward": partial(exact_backward, d=d, lr=lr),
+    }
+    measured["chains"] = {
+        str(n): _distances(
+            drawn(TESTED + 1 + n, tested, n), operators["forward"], operators["backward"]
+        )
+        for n in tested_layers
+    }
+    again = drawn(TESTED + 1 + n_layers, tested)
+    for name in _DIRECTIONS:
+        mixed = {**operators, name: exact[name]}
+        chain = _distances(again, mixed["forward"], mixed["backward"])
+        measured[f"exact_{name}"] = chain["off_mean"][-1]
+    return measured
+
+
+_DIRECTIONS: tuple[Direction, Direction] = ("forward", "backward")
+
+
+def _build(d: int, direction: Direction, told: dict[str, Any]) -> nn.Module:
+    options = {name: value for name, value in told.items() if name != "kind"}
+    if told["kind"] == "plain":
+        return PlainBlock(d, **options)
+    return ProductBlock(d, direction, **options)
+
+
+def _pairs(chain: Chain, direction: Direction) -> Pairs:
+    seen, exact = chain.forward_pairs() if direction == "forward" else chain.backward_pairs()
+    return seen.float(), exact.float()
+
+
+def _weight_rows(d: int, direction: Direction) -> Tensor:
+    """Rows of the backward block that hold the weights: what a roll-out is about."""
+    rows = backward_layout(d).index("weight").reshape(-1)
+    return rows if direction == "backward" else rows[:0]
+
+
+@torch.no_grad()
+def _written(operator: nn.Module, seen: Tensor) -> Tensor:
+    """One column of what an operator writes: their mean, should they differ."""
+    columns: Tensor = operator(seen.float())
+    return columns.mean(1).to(seen.dtype)
+
+
+def _distances(students: Students, forward: Operator, backward: Operator) -> dict[str, list[float]]:
+    """|W - W_true|^2, added over layers, after every round; and how far the true weights have moved."""
+    exact, made = exact_chain(students), roll_out(students, forward, backward)
+    found: dict[str, list[float]] = {}
+    for round_ in range(1, students.n_rounds + 1):
+        true = exact.weights(round_)
+        for name, other in (("off", made.weights(round_)), ("moved", students.weights)):
+            squared = (true - other).square().sum((1, 2, 3))
+            found.setdefault(f"{name}_mean", []).append(float(squared.mean()))
+            found.setdefault(f"{name}_median", []).append(float(squared.median()))
+    return found
+
+
+def _baselines(train: Pairs, told: Pairs, direction: Direction, d: int) -> dict[str, float]:
+    """Losses that need no operator: copied rows with means or zeros for the rest, and least squares."""
+    seen, exact = (_bordered(train[0]), train[1].double())
+    solution = torch.linalg.lstsq(seen, exact, driver="gelsd").solution
+    made = {f"{direction}, least squares": _bordered(told[0]) @ solution}
+    if direction == "forward":
+        made["forward, copies and means"] = _copied_forward(told[0], d, train[1].mean(0))
+    else:
+        made["backward, copies and zeros"] = _copied_backward(told[0], d)
+    off = {name: d * (written - told[1]).square() for name, written in made.items()}
+    losses = {name: float(squared.sum(1).mean()) for name, squared in off.items()}
+    if direction == "backward":
+        weights = off["backward, copies and zeros"][:, backward_layout(d).slice("weight")]
+        losses["weights, copies"] = float(weights.sum(1).mean())
+    return losses
+
+
+def _bordered(seen: Tensor) -> Tensor:
+    """With a column of ones, for a constant."""
+    return torch.cat([seen, torch.ones_like(seen[:, :1])], 1).double()
+
+
+def _copied_forward(seen: Tensor, d: int, means: Tensor) -> Tensor:
+    """Carried rows copied, others at their mean."""
+    F, out = forward_layout(d), exact_forward(seen, d)
+    for name in ("output", "slope"):
+        out[:, F.slice(name)] = means[F.slice(name)]
+    return out
+
+
+def _copied_backward(seen: Tensor, d: int) -> Tensor:
+    """No derivative, no step."""
+    B, out = backward_layout(d), exact_backward(seen, d, lr=0.0)
+    for name in ("delta", "signal"):
+        out[:, B.slice(name)] = 0.0
+    return out

@@ -1,0 +1,187 @@
+"""One-layer operators that learn to write the blocks of SGD: the plain block of [COT] Appendix D, and products.
+
+Columns of a block are equal, so attention without positions gives all of them the same weight, whatever the
+weights of its heads: it is affine, and every product has to come from the feed-forward part. Heads of linear
+attention multiply: (q.k) v has all products that SGD needs. So does a softmax head over the spectral grid, with
+keys L_j k and values L_j v.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from icgd.experiments.operator_blocks import backward_layout, forward_layout
+from icgd.gadgets.spectral_head import SpectralHead
+from icgd.nn.attention import attention
+
+Direction = Literal["forward", "backward"]
+
+
+class PlainBlock(nn.Module):
+    """Read-in, softmax attention over the columns, feed-forward part, read-out: a usual layer.
+
+    positions  columns have learned positions, so that attention can tell them apart
+    """
+
+    def __init__(
+        self, d: int, *, width: int, heads: int, hidden: int, normalised: bool, positions: bool
+    ) -> None:
+        super().__init__()
+        n_in, n_out = 2 * forward_layout(d).width, forward_layout(d).width
+        self.heads = heads
+        self.read_in = nn.Linear(n_in, width)
+        self.positions = nn.Parameter(0.02 * torch.randn(d, width)) if positions else None
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.norms = nn.ModuleList(
+            nn.LayerNorm(width) if normalised else nn.Identity() for _ in range(2)
+        )
+        self.read_out = nn.Linear(width, n_out)
+
+    def forward(self, seen: Tensor) -> Tensor:
+        """(B, 2R) -> (B, C, R), C columns: one if they are all equal, else d."""
+        h = self.read_in(seen).unsqueeze(1)
+        if self.positions is not None:
+            h = h + self.positions
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.qkv(h).chunk(3, -1)
+        )
+        mixed = attention(q * q.shape[-1] ** -0.5, k, v, kind="softmax")
+        h = self.norms[0](h + self.out(mixed.transpose(1, 2).flatten(2)))
+        h = self.norms[1](h + self.down(torch.relu(self.up(h))))
+        written: Tensor = self.read_out(h)
+        return written
+
+
+class ProductBlock(nn.Module):
+    """Heads of linear attention, (q.k) v with q, k, v linear in what is seen, and a feed-forward part.
+
+    keys    width of q and k
+    hidden  of the feed-forward part; 0: none
+    copies  rows that the exact operator carries over are copied; otherwise a skip has to be learned
+    scale   of the change of weights, so that what has to be learned is of size 1: the step size, or 1
+    radius  of q.k, for softmax heads over the spectral grid; 0: linear attention
+    """
+
+    def __init__(
+        self, d: int, direction: Direction, *, heads: int, keys: int, hidden: int, copies: bool, scale: float,
+        radius: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.learned: Tensor
+        self.carried: Tensor
+        self.scale: Tensor
+        n_in, self.n_out = 2 * forward_layout(d).width, forward_layout(d).width
+        self.heads = heads
+        carried, learned = _carried_rows(d, direction)
+        if not copies:
+            learned = torch.arange(self.n_out)
+        self.register_buffer("learned", learned)
+        self.register_buffer("carried", carried if copies else torch.zeros_like(carried))
+        rows = torch.ones(self.n_out)
+        if direction == "backward":
+            rows[backward_layout(d).slice("weight")] = scale
+        self.register_buffer("scale", rows[learned])
+        self.grid = SpectralHead(radius, dtype=torch.float32) if radius else None
+        self.qk = nn.Linear(n_in, 2 * heads * keys)
+        self.v = nn.Linear(n_in, heads * len(learned))
+        self.skip = nn.Linear(n_in, len(learned))
+        self.up = nn.Linear(len(learned), hidden) if hidden else None
+        self.down = nn.Linear(hidden, len(learned)) if hidden else None
+
+    def forward(self, seen: Tensor) -> Tensor:
+        """(B, 2R) -> (B, 1, R)."""
+        q, k = (part.unflatten(-1, (self.heads, -1)) for part in self.qk(seen).chunk(2, -1))
+        scores = (q * k).sum(-1)
+        if self.grid is not None:
+            # The mean of L_j under the softmax; values L_j v only multiply it by v.
+            query = torch.stack([scores, torch.ones_like(scores)], -1).flatten(0, 1)
+            mean = attention(query, self.grid.table, self.grid.levels.unsqueeze(-1))
+            scores = mean.view_as(scores)
+        made = torch.einsum("bh,bhr->br", scores, self.v(seen).unflatten(-1, (self.heads, -1)))
+        made = made + self.skip(seen)
+        if self.up is not None and self.down is not None:
+            made = made + self.down(torch.relu(self.up(made)))
+        out = seen @ self.carried.T
+        return out.index_add(-1, self.learned, made * self.scale).unsqueeze(1)
+
+
+def _carried_rows(d: int, direction: Direction) -> tuple[Tensor, Tensor]:
+    """The matrix (R, 2R) of rows that are copied, and the rows that are not only that."""
+    F, B = forward_layout(d), backward_layout(d)
+    above, below = (F, B) if direction == "forward" else (B, F)
+    copied = torch.zeros(F.width, above.width + below.width)
+    if direction == "forward":
+        copied[F.index("input").reshape(-1), F.index("output").reshape(-1)] = 1.0
+        copied[F.index("one").reshape(-1), F.index("one").reshape(-1)] = 1.0
+        copied[F.index("weight").reshape(-1), F.width + B.index("weight").reshape(-1)] = 1.0
+        learned = [F.index(name).reshape(-1) for name in ("output", "slope")]
+    else:
+        copied[B.index("weight").reshape(-1), B.width + F.index("weight").reshape(-1)] = 1.0
+        learned = [B.index(name).reshape(-1) for name in ("delta", "signal", "weight")]
+    return copied, torch.cat(learned)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained operator.
+
+    losses  (train, validation) after every epoch: squared Frobenius distance of blocks of d columns, mean
+    """
+
+    operator: nn.Module
+    losses: list[tuple[float, float]]
+
+
+def block_errors(written: Tensor, exact: Tensor, d: int) -> Tensor:
+    """(B, R): squared errors of every row, added over the d columns."""
+    off = (written - exact.unsqueeze(1)).square()
+    return off.sum(1) * (d / off.shape[1])
+
+
+def fit_operator(
+    operator: nn.Module, pairs: Callable[[int], tuple[Tensor, Tensor]], held_out: tuple[Tensor, Tensor], *,
+    d: int, weight_rows: Tensor, weight_scale: float, epochs: int, batch: int, rate: float,
+    generator: torch.Generator,
+) -> Fitted:  # fmt: skip
+    """Adam with a cosine schedule on the squared Frobenius error.
+
+    pairs         (epoch) -> what is seen and what is to be written; may be new every epoch
+    weight_rows   rows of the weights, which count 1 / weight_scale^2 times in the loss that is minimised
+    """
+    importance = torch.ones(held_out[1].shape[1])
+    importance[weight_rows] = weight_scale**-2
+    optimizer = torch.optim.Adam(operator.parameters(), lr=rate)
+    count = len(pairs(0)[0])
+    total, step = epochs * math.ceil(count / batch), 0
+    losses = []
+    for epoch in range(epochs):
+        seen, exact = pairs(epoch)
+        summed = 0.0
+        for chosen in torch.randperm(count, generator=generator).split(batch):
+            for group in optimizer.param_groups:
+                warm = min(1.0, (step + 1) / 50)
+                group["lr"] = rate * warm * 0.5 * (1 + math.cos(math.pi * step / total))
+            errors = block_errors(operator(seen[chosen]), exact[chosen], d).mean(0)
+            optimizer.zero_grad()
+            (errors @ importance).backward()
+            nn.utils.clip_grad_norm_(operator.parameters(), 1.0)
+            optimizer.step()
+            summed += float(errors.detach().sum()) * len(chosen)
+            step += 1
+        losses.append((summed / count, float(mean_errors(operator, held_out, d).sum())))
+    return Fitted(operator, losses)
+
+
+@torch.no_grad()
+def mean_errors(operator: Any, held_out: tuple[Tensor, Tensor], d: int) -> Tensor:
+    """(R,): the mean error of every row."""
+    seen, exact = held_out
+    return block_errors(operator(seen), exact, d).mean(0)

@@ -1,0 +1,290 @@
+"""Work of the experiment lsa-train: trainings of one attention layer, and what is measured of them.
+
+Everything that compares with gradient descent compares in function, on fresh prompts; parameters are compared
+only where they are determined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import median
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from icgd.constructions.linear_attention_cot import chain_layout
+from icgd.experiments.cells import Workplace
+from icgd.experiments.lsa_chain_model import (
+    ChainModel,
+    Prompts,
+    Start,
+    chain_loss,
+    fit,
+    gaussian_prompts,
+    outcome_loss,
+    polynomial_prompts,
+    recovery,
+)
+from icgd.nn.attention import attention
+from icgd.theory.linear_attention import best_step, one_step_floor
+from icgd.training.trainer import data_generator
+
+EVALUATION = 2**30
+"""Steps are counted from here when prompts are drawn for measuring."""
+Draw = Callable[[int, int], Prompts]
+
+
+def _drawing(kind: str, seed: int, n: int, d: int) -> Draw:
+    """Prompts of a step: they depend on seed and step alone."""
+    make = polynomial_prompts if kind == "polynomial" else gaussian_prompts
+    return lambda step, count: make(count, n, d, data_generator(seed, step))
+
+
+def train_chain(
+    place: Workplace, *, d: int, n: int, k: int, lr: float, start: Start, optimizer: Literal["adam", "gd"],
+    rate: float, steps: int, batch: int, seed: int, prompts: int, blocks_only: bool = False,
+    free_scale: bool = False, kind: str = "gaussian", fixed_prompts: int = 0,
+    spectra: dict[str, list[float]] | None = None, shifted_n: int = 0, eigenvalues: bool = False,
+    last_is_target: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Train on the chain-of-thought loss and hold the layer against gradient descent.
+
+    blocks_only    train V31 and W13 alone
+    free_scale     W24 is trained as well
+    fixed_prompts  so many prompts are drawn once and used in every step; 0: new ones
+    spectra        covariances of inputs to test on, as eigenvalues by name, with shifted_n examples
+    last_is_target the true weights are the last target
+    eigenvalues    keep those of V31 and W13 along the training
+    """
+    torch.set_num_threads(1)
+    model = ChainModel(d, start, torch.Generator().manual_seed(seed), free_scale=free_scale)
+    if blocks_only:
+        model.only_blocks()
+    draw = _drawing(kind, seed, n, d)
+    pool = draw(0, fixed_prompts) if fixed_prompts else None
+
+    def loss_of(step: int) -> Tensor:
+        if pool is None:
+            return chain_loss(model, draw(step, batch), lr, k, last_is_target)
+        chosen = torch.randint(
+            fixed_prompts, (batch,), generator=data_generator(seed, EVALUATION + step)
+        )
+        return chain_loss(
+            model, Prompts(pool.X[chosen], pool.target[chosen]), lr, k, last_is_target
+        )
+
+    watched, curves = [], []
+    before = _conditions(model)
+    for seen in fit(
+        model, loss_of, steps=steps, rate=rate, optimizer=optimizer, every=max(1, steps // 60)
+    ):
+        watched.append([seen.step, seen.loss, seen.gradient])
+        if eigenvalues:
+            curves.append([_eigenvalues(model.V31), _eigenvalues(model.W13)])
+    fresh = draw(EVALUATION, prompts)
+    with torch.no_grad():
+        loss = float(chain_loss(model, fresh, lr, k, last_is_target))
+    shifts = {
+        name: _shifted(model, values, shifted_n or n, lr, k, prompts, seed)
+        for name, values in (spectra or {}).items()
+    }
+    return {
+        "watched": watched,
+        **({"eigenvalues": curves} if curves else {}),
+        **({"shifts": shifts} if shifts else {}),
+        "conditions": [before, _conditions(model)],
+        "loss": loss,
+        **_against_descent(model, fresh, lr, k),
+        "blocks": _block_errors(model, lr),
+    }
+
+
+@torch.no_grad()
+def _against_descent(model: ChainModel, fresh: Prompts, lr: float, k: int) -> dict[str, Any]:
+    """Losses of the model's own chain and of exact descent, mean and median; how far apart they are."""
+    made, exact = model.roll_out(fresh, k), fresh.descent(lr, k)
+    ours, theirs = recovery(made[:, -1], fresh), recovery(exact[:, -1], fresh)
+    size = exact.norm(dim=2).amax(1)
+    off = (made - exact).norm(dim=2).amax(1) / size
+    return {
+        "mean": [float(ours.mean()), float(theirs.mean())],
+        "median": [float(ours.median()), float(theirs.median())],
+        "off": [float(off.max()), float(off.median())],
+        "by_step": [
+            [float(recovery(path[:, i], fresh).mean()) for i in range(k + 1)]
+            for path in (made, exact)
+        ],
+    }
+
+
+def _shifted(
+    model: ChainModel, eigenvalues: list[float], n: int, lr: float, k: int, count: int, seed: int
+) -> dict[str, Any]:
+    """The trained layer on inputs with another covariance, where descent is stable and where it is not."""
+    spectrum = torch.tensor(eigenvalues, dtype=torch.float64)
+    fresh = gaussian_prompts(count, n, model.d, data_generator(seed, EVALUATION + 1), spectrum)
+    stable = lr * torch.linalg.eigvalsh(fresh.X.mT @ fresh.X / n)[:, -1] < 2
+    told: dict[str, Any] = {"unstable": float((~stable).double().mean())}
+    for name, which in (("stable", stable), ("diverging", ~stable)):
+        if bool(which.any()):
+            part = Prompts(fresh.X[which], fresh.target[which])
+            start = float(recovery(torch.zeros_like(part.target), part).mean())
+            found = _against_descent(model, part, lr, k)
+            told[name] = {"mean": found["mean"], "median": found["median"], "start": start}
+    return told
+
+
+@torch.no_grad()
+def _block_errors(model: ChainModel, lr: float) -> dict[str, float]:
+    """How far the blocks that matter are from the construction, after the common scale is divided out."""
+    scale = -float(model.W[model.y, model.one])
+    eye = torch.eye(model.d, dtype=torch.float64)
+    V, W = model.V31 * scale, model.W13 / scale
+    return {
+        "V31": float((V + lr * eye).norm() / (lr * math.sqrt(model.d))),
+        "W13": float((W - eye).norm() / math.sqrt(model.d)),
+    }
+
+
+@torch.no_grad()
+def _conditions(model: ChainModel) -> list[float]:
+    """Largest over least singular value of V31 and W13."""
+    return [float(torch.linalg.cond(block)) for block in (model.V31, model.W13)]
+
+
+@torch.no_grad()
+def _eigenvalues(block: Tensor) -> list[float]:
+    values: list[float] = torch.linalg.eigvalsh((block + block.T) / 2).tolist()
+    return values
+
+
+def train_one_step(
+    place: Workplace,
+    *,
+    d: int,
+    n: int,
+    rate: float,
+    steps: int,
+    batch: int,
+    seed: int,
+    prompts: int,
+) -> dict[str, Any]:
+    """No chain of thought: one application of the layer, trained on the weights themselves."""
+    torch.set_num_threads(1)
+    model = ChainModel(d, "spectral", torch.Generator().manual_seed(seed))
+    draw = _drawing("gaussian", seed, n, d)
+    watched = [
+        [seen.step, seen.loss]
+        for seen in fit(
+            model, lambda step: outcome_loss(model, draw(step, batch), 1), steps=steps, rate=rate
+        )
+    ]
+    with torch.no_grad():
+        fresh = draw(EVALUATION, prompts)
+        losses = recovery(model.loop(fresh, 1), fresh)
+        learned = float(-model.V31.diagonal().mean())
+    return {
+        "watched": watched, "mean": [float(losses.mean())], "median": [float(losses.median())],
+        "floor": one_step_floor(d, n), "rate": [learned, best_step(d, n)],
+    }  # fmt: skip
+
+
+def train_looped(
+    place: Workplace, *, d: int, n: int, k: int, rates: list[float], rate: float, steps: int, batch: int,
+    seed: int, prompts: int,
+) -> dict[str, Any]:  # fmt: skip
+    """A loop of k steps trained on its outcome alone, beside gradient descent with the best of some rates."""
+    torch.set_num_threads(1)
+    model = ChainModel(d, "spectral", torch.Generator().manual_seed(seed))
+    model.only_blocks()
+    draw = _drawing("gaussian", seed, n, d)
+    watched = [
+        [seen.step, seen.loss]
+        for seen in fit(
+            model, lambda step: outcome_loss(model, draw(step, batch), k), steps=steps, rate=rate
+        )
+    ]
+    with torch.no_grad():
+        fresh = draw(EVALUATION, prompts)
+        losses = recovery(model.loop(fresh, k), fresh)
+        descents = {lr: recovery(fresh.descent(lr, k)[:, -1], fresh) for lr in rates}
+        learned = median((-model.V31 @ model.W13).diagonal().tolist())
+    return {
+        "watched": watched, "learned_rate": learned,
+        "mean": [float(losses.mean()), min(float(v.mean()) for v in descents.values())],
+        "median": [float(losses.median()), min(float(v.median()) for v in descents.values())],
+    }  # fmt: skip
+
+
+class SoftmaxLayer(nn.Module):
+    """One causal softmax layer with a feed-forward part: what w changes by is read from the last token."""
+
+    def __init__(self, d: int, width: int, heads: int, hidden: int) -> None:
+        super().__init__()
+        layout = chain_layout(d)
+        self.heads, self.weights = heads, layout.index("w").reshape(-1)
+        self.read_in = nn.Linear(layout.width, width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.read_out = nn.Linear(width, d)
+
+    def forward(self, data: Tensor, chain: Tensor) -> Tensor:
+        """(B, k, d): the weights after every token of the chain (B, k, D)."""
+        tokens = torch.cat([data, chain], 1)
+        h = self.read_in(tokens)
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.qkv(h).chunk(3, -1)
+        )
+        q = q * q.shape[-1] ** -0.5
+        h = h + self.out(attention(q, k, v, kind="softmax", causal=True).transpose(1, 2).flatten(2))
+        h = h + self.down(torch.relu(self.up(h)))
+        n = data.shape[1]
+        moved: Tensor = self.read_out(h[:, n:])
+        return chain[..., self.weights] + moved
+
+
+def train_softmax(
+    place: Workplace, *, d: int, n: int, k: int, lr: float, width: int, heads: int, hidden: int, rate: float,
+    steps: int, batch: int, seed: int, prompts: int,
+) -> dict[str, Any]:  # fmt: skip
+    """A softmax layer trained on the chain; without one on the weights themselves (k = 1, lr = 0)."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    layer = SoftmaxLayer(d, width, heads, hidden)
+    tokens = ChainModel(d, "construction", torch.Generator())
+    optimizer = torch.optim.Adam(layer.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
+    draw = _drawing("gaussian", seed, n, d)
+    watched = []
+    for step in range(steps):
+        given = draw(step, batch)
+        path = given.descent(lr, k) if lr else torch.stack([0 * given.target, given.target], 1)
+        data, chain = (
+            t.float() for t in (tokens.data_tokens(given), tokens.chain_tokens(path[:, :-1]))
+        )
+        loss = 0.5 * (layer(data, chain) - path[:, 1:].float()).square().sum((1, 2)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if step % max(1, steps // 60) == 0:
+            watched.append([step, float(loss.detach())])
+    with torch.no_grad():
+        fresh = draw(EVALUATION, prompts)
+        data = tokens.data_tokens(fresh).float()
+        weights = torch.zeros(prompts, 1, d)
+        for _ in range(k):
+            chain = tokens.chain_tokens(weights.double()).float()
+            weights = torch.cat([weights, layer(data, chain)[:, -1:]], 1)
+        made = [recovery(weights[:, i].double(), fresh) for i in range(k + 1)]
+        exact = [recovery(w, fresh) for w in fresh.descent(lr, k).unbind(1)] if lr else []
+    return {
+        "watched": watched,
+        "by_step": [[float(v.mean()) for v in part] for part in (made, exact)],
+        "median": [float(part[-1].median()) for part in (made, exact) if part],
+        "floor": one_step_floor(d, n),
+    }

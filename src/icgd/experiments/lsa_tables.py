@@ -1,0 +1,110 @@
+"""Tables of lsa-train."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from icgd.experiments.experiment import ResultTable, Rows
+from icgd.experiments.over_seeds import select, told
+
+LEARNED = 1e-6
+"""A training whose loss is below this has found the algorithm."""
+
+
+def lsa_tables(rows: Rows) -> list[ResultTable]:
+    """Chains, layers without one, loops, shifts."""
+    chains = []
+    for case in chain_cases(rows):
+        found = select(rows, part="chain", case=case)
+        chains.append(
+            (
+                case, told([r["loss"] for r in found]), told([r["off"][0] for r in found]),
+                _pair(found, "mean"), _pair(found, "median"),
+                told([r["blocks"]["V31"] for r in found]), told([r["blocks"]["W13"] for r in found]),
+            )
+        )  # fmt: skip
+    one_steps = []
+    for d, n in dict.fromkeys((r["d"], r["n"]) for r in select(rows, part="one step")):
+        found = select(rows, part="one step", d=d, n=n)
+        one_steps.append(
+            (
+                f"{d}", f"{n}", f"{found[0]['floor']:.4g}", told([r["mean"][0] for r in found]),
+                f"{found[0]['rate'][1]:.4g}", told([r["rate"][0] for r in found]),
+            )
+        )  # fmt: skip
+    loops = []
+    for n, k in dict.fromkeys((r["n"], r["k"]) for r in select(rows, part="loop")):
+        found = select(rows, part="loop", n=n, k=k)
+        learned = told([r["learned_rate"] for r in found])
+        loops.append((f"{n}", f"{k}", _pair(found, "mean"), _pair(found, "median"), learned))
+    shifts = []
+    for case in chain_cases(rows):
+        found = [r for r in select(rows, part="chain", case=case) if "shifts" in r]
+        for name in found[0]["shifts"] if found else ():
+            there = [r["shifts"][name] for r in found]
+            parts = []
+            for part in ("stable", "diverging"):
+                seen = [t[part] for t in there if part in t]
+                parts += [_pair(seen, "mean"), _pair(seen, "median")] if seen else ["-", "-"]
+            shifts.append((case, name, f"{max(t['unstable'] for t in there):.1%}", *parts))
+    scaling = [
+        (
+            case,
+            told([r["watched"][0][2] for r in found]),
+            told([r["conditions"][0][0] for r in found]),
+            told([r["conditions"][1][0] for r in found]),
+            _learned_by(found),
+        )
+        for case in chain_cases(rows)
+        if (found := select(rows, part="chain", case=case))
+    ]
+    return [
+        ResultTable(
+            "Trained on the chain: loss, largest distance of the model's own chain to exact gradient "
+            "descent (relative), 1/2 |w_k - w*|^2 of the model and (of descent), distance of V31 and W13 to "
+            "the construction",
+            ("Case", "Loss", "Distance", "Mean", "Median", "V31", "W13"), tuple(chains),
+        ),
+        ResultTable(
+            "Without a chain: loss of one step beside the least possible, d(d+1)/(2(n+d+1)), and the step "
+            "learned",
+            ("d", "n", "Least", "Loss", "Best step", "Learned step"), tuple(one_steps),
+        ),
+        ResultTable(
+            "Loops trained on their outcome: loss, and (of gradient descent with the best of four steps)",
+            ("n", "k", "Mean", "Median", "Learned step"), tuple(loops),
+        ),
+        ResultTable(
+            "Other covariances, at the k of the training: share of prompts with lr lambda_max(S) >= 2, and "
+            "loss of the model and (of descent) on the others and on these",
+            ("Case", "Eigenvalues", "Unstable", "Stable: mean", "median", "Unstable: mean", "median"),
+            tuple(shifts),
+        ),
+        ResultTable(
+            "How trainings go: norm of the first gradient, condition number of V31 before and after, step "
+            f"at which the loss is below {LEARNED:g}",
+            ("Case", "Gradient", "Condition before", "Condition after", "Learned by step"),
+            tuple(scaling),
+        ),
+    ]  # fmt: skip
+
+
+def chain_cases(rows: Rows) -> list[str]:
+    """Kinds of trainings on the chain."""
+    return list(dict.fromkeys(r["case"] for r in select(rows, part="chain")))
+
+
+def _pair(rows: Any, key: str) -> str:
+    """Ours and (theirs)."""
+    return f"{told([r[key][0] for r in rows])} ({told([r[key][1] for r in rows])})"
+
+
+def _learned_by(rows: Rows) -> str:
+    """The first step seen with a loss that counts as learned, over seeds."""
+    steps = [next((w[0] for w in row["watched"] if w[1] < LEARNED), None) for row in rows]
+    reached = [float(step) for step in steps if step is not None]
+    if not reached:
+        return "never"
+    return told(reached) + (
+        "" if len(reached) == len(steps) else f", {len(steps) - len(reached)} never"
+    )

@@ -1,0 +1,187 @@
+"""Linear attention that is trained on gradient descent: model, losses and what they come to."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from icgd.experiments.cells import Workplace
+from icgd.experiments.lsa_chain_model import (
+    ChainModel,
+    Prompts,
+    chain_loss,
+    fit,
+    gaussian_prompts,
+    outcome_loss,
+    polynomial_prompts,
+    recovery,
+)
+from icgd.experiments.lsa_runs import train_chain, train_one_step
+from icgd.theory.linear_attention import one_step_floor
+
+SIZES = [(1, 1, 1), (1, 4, 3), (3, 2, 2), (4, 10, 5)]
+sizes = pytest.mark.parametrize(("d", "n", "k"), SIZES)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def model(d, start="construction", seed=0, **options):
+    return ChainModel(d, start, generator(seed), **options)
+
+
+@sizes
+def test_descent_is_that_of_autograd(d, n, k):
+    given = gaussian_prompts(3, n, d, generator())
+    path = given.descent(0.3, k)
+    for b in range(3):
+        w = torch.zeros(d, dtype=torch.float64, requires_grad=True)
+        for i in range(k):
+            loss = (given.X[b] @ w - given.y[b]).square().mean() / 2
+            (gradient,) = torch.autograd.grad(loss, w)
+            w = (w - 0.3 * gradient).detach().requires_grad_(True)
+            torch.testing.assert_close(path[b, i + 1], w.detach())
+
+
+@sizes
+def test_the_layer_is_the_formula_token_by_token(d, n, k):
+    """f(Z) = Z + V Z Z^T W Z / n on the prompt up to each token of the chain."""
+    given, layer = gaussian_prompts(2, n, d, generator()), model(d, "random", 3)
+    chain = layer.chain_tokens(torch.randn(2, k, d, generator=generator(1), dtype=torch.float64))
+    made = layer.next_tokens(given, chain)
+    for b in range(2):
+        for i in range(k):
+            Z = torch.cat([layer.data_tokens(given)[b], chain[b, : i + 1]]).T
+            exact = Z + layer.V @ Z @ (Z.T @ layer.W @ Z) / n
+            torch.testing.assert_close(made[b, i], exact[:, -1])
+
+
+@sizes
+def test_the_construction_writes_descent_down(d, n, k):
+    given, layer = gaussian_prompts(5, n, d, generator()), model(d)
+    with torch.no_grad():
+        layer.V.mul_(0.3)  # the step size
+        exact = given.descent(0.3, k)
+        assert float(chain_loss(layer, given, 0.3, k)) < 1e-25
+        torch.testing.assert_close(layer.roll_out(given, k), exact)
+        torch.testing.assert_close(layer.loop(given, k), exact[:, -1])
+        assert float(outcome_loss(layer, given, k)) == pytest.approx(
+            float(recovery(exact[:, -1], given).mean())
+        )
+        # The last target w* is missed by what descent is away from it.
+        missed = chain_loss(layer, given, 0.3, k, last_is_target=True)
+        assert float(missed) == pytest.approx(float(recovery(exact[:, -1], given).mean()))
+
+
+def test_scale_is_no_property_of_the_model():
+    given, layer = gaussian_prompts(4, 5, 3, generator()), model(3, "random")
+    with torch.no_grad():
+        before = layer.roll_out(given, 3)
+        layer.V.mul_(4.0)
+        layer.W.div_(4.0)
+        torch.testing.assert_close(layer.roll_out(given, 3), before)
+
+
+@pytest.mark.parametrize("start", ["spectral", "ill-conditioned"])
+def test_starts_with_common_eigenvectors_and_nothing_else(start):
+    layer = model(6, start)
+    V, W = layer.V31.detach(), layer.W13.detach()
+    torch.testing.assert_close(V @ W, W @ V)
+    assert float(torch.linalg.eigvalsh(-V).min()) > 0
+    assert float(torch.linalg.eigvalsh(W).min()) > 0
+    kept = torch.zeros_like(layer.V)
+    kept[layer.w.unsqueeze(1), layer.x] = 1.0
+    assert torch.equal(layer.V * (1 - kept), torch.zeros_like(kept))
+    condition = float(torch.linalg.cond(W))
+    assert condition > 100 if start == "ill-conditioned" else condition < 4
+
+
+@pytest.mark.parametrize("d", [1, 3, 5])
+def test_features_of_polynomials_are_uncorrelated_and_of_variance_one(d):
+    X = polynomial_prompts(200, 2000, d, generator()).X.flatten(0, 1)
+    second = X.T @ X / len(X)
+    # He_5 has a heavy tail: its variance is known to a few per cent from as many numbers.
+    torch.testing.assert_close(second, torch.eye(d, dtype=torch.float64), atol=0.15, rtol=0)
+    x = X[:, 0]
+    if d > 2:
+        torch.testing.assert_close(X[:, 2], (x**3 - 3 * x) / 6**0.5)
+
+
+def test_what_is_not_free_does_not_move():
+    given, layer = gaussian_prompts(8, 6, 3, generator()), model(3, "random")
+    layer.only_blocks()
+    before = (layer.V.detach().clone(), layer.W.detach().clone())
+    for _ in fit(layer, lambda _: chain_loss(layer, given, 0.3, 2), steps=5, rate=0.1):
+        pass
+    for now, then, free in zip(
+        (layer.V, layer.W), before, (layer.free_V, layer.free_W), strict=True
+    ):
+        moved = (now.detach() - then).abs()
+        assert float((moved * (1 - free)).max()) == 0
+        assert float((moved * free).max()) > 0.01
+
+
+def test_a_loss_that_explodes_stops_moving_and_is_told():
+    layer = model(2, "random")
+    seen = list(
+        fit(
+            layer, lambda s: chain_loss(layer, gaussian_prompts(4, 4, 2, generator(s)), 0.3, 2), steps=60,
+            rate=50.0, optimizer="gd", every=1,
+        )
+    )  # fmt: skip
+    assert not all(w.loss < 1e3 for w in seen)
+    assert len(seen) == 61
+
+
+def chain_options(**changed):
+    return {
+        "d": 3, "n": 10, "k": 4, "lr": 0.4, "start": "spectral", "optimizer": "adam", "rate": 2e-2,
+        "steps": 500, "batch": 64, "seed": 0, "prompts": 200, **changed,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("start", ["spectral", "ill-conditioned"])
+def test_training_on_the_chain_finds_descent_in_function(tmp_path, start):
+    told = train_chain(Workplace(tmp_path), **chain_options(start=start, eigenvalues=True))
+    assert told["loss"] < 1e-5
+    ours, exact = told["mean"]
+    assert ours == pytest.approx(exact, rel=0.01)
+    assert told["off"][0] < 0.05
+    assert told["blocks"]["V31"] < 0.01
+    assert len(told["eigenvalues"]) == len(told["watched"])
+    assert told["eigenvalues"][-1][0] == pytest.approx([-0.4] * 3, rel=0.02)
+
+
+def test_prompts_under_another_covariance_are_told_apart_by_stability(tmp_path):
+    spectra = {"same": [1.0] * 3, "large": [9.0] * 3}
+    told = train_chain(Workplace(tmp_path), **chain_options(spectra=spectra, shifted_n=300))[
+        "shifts"
+    ]
+    assert told["same"]["unstable"] == 0.0
+    assert told["large"]["unstable"] == 1.0
+    ours, exact = told["same"]["stable"]["mean"]
+    assert ours == pytest.approx(exact, rel=0.05)
+    assert told["large"]["diverging"]["mean"][1] > told["large"]["diverging"]["start"]
+
+
+def test_a_pool_of_prompts_is_drawn_once(tmp_path):
+    few, new = (
+        train_chain(Workplace(tmp_path), **chain_options(fixed_prompts=m, steps=100))
+        for m in (2, 0)
+    )
+    assert few["loss"] != new["loss"]
+    assert few == train_chain(Workplace(tmp_path), **chain_options(fixed_prompts=2, steps=100))
+
+
+def test_without_a_chain_the_best_is_one_step(tmp_path):
+    told = train_one_step(
+        Workplace(tmp_path), d=2, n=6, rate=2e-2, steps=400, batch=256, seed=0, prompts=20_000
+    )
+    assert told["mean"][0] == pytest.approx(one_step_floor(2, 6), rel=0.05)
+    assert told["rate"][0] == pytest.approx(told["rate"][1], rel=0.05)
+
+
+def test_losses_of_recovery_by_hand():
+    given = Prompts(torch.zeros(1, 2, 2, dtype=torch.float64), torch.tensor([[3.0, 4.0]]).double())
+    assert recovery(torch.zeros(1, 2), given).tolist() == [12.5]
