@@ -195,6 +195,12 @@ def test_a_training_learns_and_every_look_is_at_its_own_step():
     assert shorter["r2"][DIRECT][-1] == row["r2"][DIRECT][-2]
 
 
+def test_a_trial_of_a_few_steps_is_not_measured_in_full():
+    """Costs are estimated by trials: they must not take as long as the sampler."""
+    row = small(steps=3, sampler_steps=100, samples=10**9, fresh=10**9, points=99)
+    assert len(row["points"][IN_CONTEXT]) == 10
+
+
 def test_seeds_have_their_own_data_and_weights():
     assert small()["r2"] != small(seed=1)["r2"]
 

@@ -64,15 +64,15 @@ SMOKE = ScoreSize(
 )  # fmt: skip
 LAPTOP = ScoreSize(
     seeds=3, width=16, hidden=2, examples=256, steps=8000, lr=0.5, cot_width=32, rounds=40_000, cot_lr=0.1,
-    early=2.0, n_relu=65, fresh=4000, samples=4000, sampler_steps=100, points=250,
+    early=2.0, n_relu=65, fresh=4000, samples=4000, sampler_steps=100, points=200,
 )  # fmt: skip
 OVERNIGHT = ScoreSize(
     seeds=5, width=24, hidden=2, examples=512, steps=30_000, lr=0.5, cot_width=64, rounds=200_000, cot_lr=0.05,
-    early=2.0, n_relu=129, fresh=4000, samples=8000, sampler_steps=200, points=250,
+    early=2.0, n_relu=129, fresh=4000, samples=8000, sampler_steps=200, points=200,
 )  # fmt: skip
 PAPER = ScoreSize(
-    seeds=5, width=32, hidden=2, examples=1024, steps=100_000, lr=0.5, cot_width=64, rounds=1_000_000,
-    cot_lr=0.05, early=2.0, n_relu=129, fresh=4000, samples=8000, sampler_steps=200, points=250,
+    seeds=5, width=32, hidden=2, examples=1024, steps=100_000, lr=0.5, cot_width=64, rounds=400_000,
+    cot_lr=0.05, early=2.0, n_relu=129, fresh=4000, samples=8000, sampler_steps=200, points=200,
 )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ class DeepH(Experiment):
         for seed in range(size.seeds):
             sampling = {
                 "samples": size.samples, "sampler_steps": size.sampler_steps,
-                "points": size.points if seed == 0 else 0, "seed": seed,
+                "points": size.points, "seed": seed,
             }  # fmt: skip
             made.append(Cell({"how": EXACT, "seed": seed}, f"{work}:sample_exactly", sampling))
             for how, activation in LEARNERS:

@@ -31,6 +31,8 @@ IN_CONTEXT, DIRECT = "in context", "direct"
 EXACT, TRUTH = "exact score", "another true sample"
 RADIUS = 24.0
 """Range of pre-activations in which a stack's functions are fitted: samples stray further than examples."""
+FEW = 10
+"""Points that are enough where nothing is learned."""
 N_LOOKS = 8
 """Times in a training at which R2 is looked at."""
 # Every purpose has numbers of its own.
@@ -48,9 +50,13 @@ def learn(
               each seen once, so that there are as many as steps
     hidden    hidden layers of the network
     fresh     points on which R2 is measured
+    samples   of either sampler; a training of fewer steps than the sampler has, by which costs are estimated,
+              is not measured in full
     points    samples that are kept for the picture
     """
     torch.set_num_threads(1)
+    if steps < sampler_steps:
+        fresh, samples = min(fresh, FEW), min(samples, FEW)
     widths = (4, *(width,) * hidden, 2)
     net = icgd.Network(widths, activation, output="linear", bias=False)
     init = initial_weights(widths, source_of(seed, START))
