@@ -39,14 +39,24 @@ def take(runs: Path, names: list[str]) -> list[str]:
             print(f"{name}: a record of other settings: icgd reproduce {name} --scale laptop")
             continue
         recorded_path(name).parent.mkdir(exist_ok=True)
-        costs = {
-            scale: estimate(EXPERIMENTS[name].cells(scale), record.workers).seconds
-            for scale in SCALES
-            if scale != record.scale
-        }
-        record.model_copy(update={"costs": costs}).write(recorded_path(name))
+        record.write(recorded_path(name))
         taken.append(name)
     return taken
+
+
+def priced(name: str, record: Record) -> Record:
+    """A record that tells what every scale costs, on this machine if it does not yet."""
+    if record.costs:
+        return record
+    experiment = EXPERIMENTS[name].as_recorded(record.rows)
+    costs = {
+        scale: estimate(experiment.cells(scale), record.workers).seconds
+        for scale in SCALES
+        if scale != record.scale
+    }
+    told = record.model_copy(update={"costs": costs})
+    told.write(recorded_path(name))
+    return told
 
 
 def page_of(name: str, record: Record) -> str:
@@ -102,6 +112,7 @@ def main() -> None:
     for name, experiment in EXPERIMENTS.items():
         record = recorded(name)
         if record is not None:
+            record = priced(name, record)
             (DOCS / f"{name}.md").write_text(page_of(name, record), encoding="utf-8")
             write_figure(experiment, record, DOCS / FIGURES / f"{name}.png")
     (DOCS / "index.md").write_text(index(), encoding="utf-8")

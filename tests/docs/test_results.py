@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icgd.experiments.cells import digest_of
-from icgd.experiments.experiment import verdict
+from icgd.experiments.experiment import SCALES, verdict
 from icgd.experiments.over_seeds import ENOUGH
 from icgd.experiments.record import recorded, rounded
 from icgd.experiments.registry import EXPERIMENTS
@@ -53,6 +53,15 @@ def test_records_are_of_the_settings_of_today(name):
     experiment, record = EXPERIMENTS[name], recorded(name)
     assert record.cells == digest_of(experiment.as_recorded(record.rows).cells(record.scale))
     assert record.settings == rounded(experiment.size(record.scale).settings())
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_records_tell_what_every_scale_costs(name):
+    record = recorded(name)
+    assert set(record.costs) | {record.scale} == set(SCALES)
+    assert 0 < record.costs["smoke"] < 60
+    assert record.costs["overnight"] < 8 * 3600
+    assert "| time |" in (DOCS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def test_the_index_lists_all():

@@ -15,11 +15,14 @@ from icgd.experiments.algo_fig5 import RIDGE
 from icgd.experiments.algo_nmt import NAMES, NO_SOURCE, ORDER
 from icgd.experiments.algoformers import CHAIN, KINDS, TASK_NAMES
 from icgd.experiments.compiled import GD, NEWTON
+from icgd.experiments.cot_d import BEST as WORKS
+from icgd.experiments.cot_d import LOSSES, PLAIN
 from icgd.experiments.deep_g1 import MIXTURES
 from icgd.experiments.deep_g2 import SHIFTS
 from icgd.experiments.experiment import Claim, verdict
 from icgd.experiments.networks_in_context import ATTENTIONS, BEST
 from icgd.experiments.registry import EXPERIMENTS, find_experiment
+from score_and_depth_cases import depth_cases, score_cases
 
 Edit = Callable[[list[dict[str, Any]]], None]
 
@@ -227,6 +230,116 @@ def noise_cases() -> list[Case]:
     ]
 
 
+# -- COT, Appendix D: losses and chains of learned operators ---------------------------------------------------
+
+
+def chains_off(part: float, **key) -> Edit:
+    """How far chains end from the true weights, in parts of their movement."""
+
+    def edit(rows) -> None:
+        for row in having(rows, **key):
+            for chain in row["chains"].values():
+                chain["moved_mean"][-1], chain["off_mean"][-1] = 2.0, 2.0 * part
+
+    return edit
+
+
+def losses_fall_to(part: float) -> Edit:
+    def edit(rows) -> None:
+        for row in having(rows, case=PLAIN):
+            for curve in row["curves"].values():
+                curve[0][1], curve[-1][1] = 3.0, 3.0 * part
+
+    return edit
+
+
+def losses_are(times: float) -> Edit:
+    """In parts of what operators that work have to reach."""
+
+    def edit(rows) -> None:
+        for row in having(rows, case=WORKS):
+            row["loss"] = {name: times * bound for name, bound in LOSSES.items()}
+
+    return edit
+
+
+def operator_cases() -> list[Case]:
+    """Students of the smoke scale are 3 and 4 wide."""
+    learns = "the plain block learns both operators in 20 epochs"
+    multiplies = "one layer that multiplies learns the operators at d = 3"
+    plain = "chains of the plain block follow gradient descent"
+    made = [
+        Case("cot-d", learns, losses_fall_to(0.4), losses_fall_to(0.6)),
+        Case("cot-d", plain, chains_off(0.14, case=PLAIN), chains_off(0.16, case=PLAIN)),
+        Case("cot-d", multiplies, losses_are(0.9), losses_are(1.1)),
+    ]  # fmt: skip
+    for d in (3, 4):
+        good, bad = (chains_off(part, case=WORKS, d=d) for part in (0.14, 0.16))
+        made.append(Case("cot-d", f"its chains follow gradient descent at d = {d}", good, bad))
+    return made
+
+
+# -- LSA: trainings of one layer beside gradient descent -----------------------------------------------------
+
+
+def set_in(key: dict[str, Any], **values) -> Edit:
+    def edit(rows) -> None:
+        for row in having(rows, **key):
+            row.update(copy.deepcopy(values))
+
+    return edit
+
+
+def main_chains(loss: float, off: float) -> Edit:
+    return set_in({"part": "chain"}, loss=loss, mean=[1.0 + off, 1.0])
+
+
+def shifted(ours: float, start: float) -> Edit:
+    """The loss where descent, whose loss is 1, is stable; and that of w = 0 where it is not and has 2."""
+    seen = {"mean": [2.0, 2.0], "median": [2.0, 2.0], "start": start}
+    stable = {"mean": [ours, 1.0], "median": [ours, 1.0], "start": 5.0}
+
+    def edit(rows) -> None:
+        for row in rows:
+            if "shifts" in row:
+                row["shifts"] = {
+                    "small": {"unstable": 0.0, "stable": stable},
+                    "large": {"unstable": 1.0, "diverging": seen},
+                }
+
+    return edit
+
+
+def chain_cases() -> list[Case]:
+    """d = 3 and n = 6 at smoke scale, where one step leaves 0.6 at least."""
+
+    def no_chain(mean: float) -> Edit:
+        def edit(rows) -> None:
+            main_chains(1e-9, 0.0)(rows)
+            set_in({"part": "one step"}, mean=[mean])(rows)
+
+        return edit
+
+    def softmax(error: float) -> Edit:
+        return set_in({"part": "softmax chain"}, by_step=[[1.0, error], [1.0, 0.1]])
+
+    learned = "training on the chain converges to gradient descent, in function"
+    one = "without a chain one layer does one step, and no better"
+    stable = "other covariances: the layer follows gradient descent where that is stable"
+    return [
+        Case("lsa-train", learned, main_chains(9e-9, 0.009), main_chains(9e-9, 0.011)),
+        Case("lsa-train", one, no_chain(0.61), no_chain(0.62)),
+        Case("lsa-train", "the chain is far better than none", no_chain(4.1), no_chain(3.9)),
+        Case("lsa-train", stable, shifted(1.04, 1.0), shifted(1.06, 1.0)),
+        Case(
+            "lsa-train", "and fails with it where it is not", shifted(1.0, 1.9), shifted(1.0, 2.1)
+        ),
+        Case(
+            "lsa-train", "softmax attention learns the chain as well", softmax(0.19), softmax(0.21)
+        ),
+    ]
+
+
 # -- ALGO, Section 5.5: cross-entropies of translators ------------------------------------------------------
 
 
@@ -246,7 +359,10 @@ def translation_cases() -> list[Case]:
     return [*made, Case("algo-nmt", "all three models use the source", good, bad)]
 
 
-CASES = [*translation_cases(), *deep_cases(), *algo_cases(), *noise_cases()]
+CASES = [
+    *translation_cases(), *deep_cases(), *algo_cases(), *noise_cases(), *operator_cases(), *chain_cases(),
+    *(Case(*told) for told in (*score_cases(), *depth_cases())),
+]  # fmt: skip
 every_claim = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.name}: {c.short}")
 
 
@@ -300,7 +416,7 @@ def test_three_seeds_have_tables_with_ranges_and_a_figure_with_shades(reproduced
     alone = experiment.tables(rows)
     assert alone == experiment.tables(reproduced(name).record.rows)  # equal seeds have no range
     for row in having(rows, seed=1):
-        scale_numbers(row)
+        change_numbers(row, lambda value: 1.01 * value)
     cells = [c for table in experiment.tables(rows) for line in table.rows for c in line]
     assert any(".." in cell for cell in cells)
     figure = experiment.draw(rows)
@@ -310,13 +426,25 @@ def test_three_seeds_have_tables_with_ranges_and_a_figure_with_shades(reproduced
         assert axis.collections  # the range over seeds
 
 
-def scale_numbers(row) -> None:
-    """Every measured number a little larger."""
-    for key in ("r2", "error"):
-        if key in row:
-            row[key] = {k: [1.01 * v for v in curve] for k, curve in row[key].items()}
-    if "by_loops" in row:
-        row["by_loops"] = [1.01 * v for v in row["by_loops"]]
+def change_numbers(row, change: Callable[[float], float]) -> None:
+    """Every number that was measured; what tells rows apart is whole or a word."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: changed(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [changed(inner) for inner in value]
+        return change(value) if isinstance(value, float) else value
+
+    row.update({key: changed(value) for key, value in row.items() if key != "noise"})
+
+
+def larger(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: larger(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [larger(inner) for inner in value]
+    return 1.01 * value if isinstance(value, float) else value
 
 
 def test_a_rise_between_two_mixtures_is_no_fall_whatever_the_ends_are(reproduced):
@@ -383,11 +511,7 @@ def test_numbers_that_are_missing_decide_nothing_and_break_nothing(reproduced, n
     """A diverged model has no error: its record holds null, which is read as NaN."""
     experiment, rows = find_experiment(name), replicated(reproduced(name).record.rows)
     for row in rows:
-        for key in ("r2", "error"):
-            if key in row:
-                row[key] = {k: [math.nan] * len(curve) for k, curve in row[key].items()}
-        if "by_loops" in row:
-            row["by_loops"] = [math.nan] * len(row["by_loops"])
+        change_numbers(row, lambda _: math.nan)
     assert [claim.holds for claim in experiment.claims(rows)] == [None] * len(
         experiment.claims(rows)
     )

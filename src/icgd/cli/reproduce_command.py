@@ -163,7 +163,10 @@ def _show_list() -> None:
     from icgd.experiments.record import recorded
     from icgd.experiments.registry import EXPERIMENTS
 
-    table = Table("Name", "Paper", "What", "Time", "Recorded verdict")
+    table = Table()
+    # Names are what has to be typed.
+    for column in ("Name", "Paper", "What", "Time", "Recorded verdict"):
+        table.add_column(column, no_wrap=column == "Name", vertical="top")
     for experiment in EXPERIMENTS.values():
         record = recorded(experiment.name)
         said, times = "none yet", ""

@@ -21,6 +21,8 @@ from icgd.training.trainer import make_optimizer, sample_step
 
 TIMED = 2
 """Steps that are timed of every kind of work, after one that is not."""
+ENOUGH_TO_TIME = 2e10
+"""Operations of a step that say how fast the machine is: about a second of one core."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +115,17 @@ def _cost_of_work(cell: Cell, device: str) -> _Cost:
 
 
 def _cost_of_training(config: Config, device: str) -> _Cost:
+    """Operations are counted for one prompt; a step of a large model is timed with a part of its prompts."""
+    batch_size = config.training.batch_size
     with _threads(config.training.threads):
         task = build_task(config.task)
         model = build_model(config.model, task.d_x, task.d_y).to(device)
         optimizer = make_optimizer(config, model)
 
-        def step(number: int) -> None:
-            batch = sample_step(task, config, number).to(device)
+        def step(number: int, prompts: int) -> None:
+            training = config.training.model_copy(update={"batch_size": prompts})
+            some = config.model_copy(update={"training": training})
+            batch = sample_step(task, some, number).to(device)
             optimizer.zero_grad(set_to_none=True)
             loss = model.loss(batch)
             loss.backward()
@@ -127,12 +133,14 @@ def _cost_of_training(config: Config, device: str) -> _Cost:
             float(loss.detach())  # waits for a GPU
 
         with flop_counter() as counter:
-            step(0)
+            step(0, 1)
+        per_prompt = float(counter.get_total_flops())
+        timed = min(batch_size, max(1, int(ENOUGH_TO_TIME / per_prompt)))
         started = time.perf_counter()
         for number in range(TIMED):
-            step(number + 1)
-        per_step = (time.perf_counter() - started) / TIMED
-        return _Cost(0.0, 0.0, float(counter.get_total_flops()), per_step)
+            step(number + 1, timed)
+        seconds = (time.perf_counter() - started) / TIMED
+        return _Cost(0.0, 0.0, per_prompt * batch_size, seconds * batch_size / timed)
 
 
 @contextmanager

@@ -10,15 +10,20 @@ from icgd.experiments.algo_fig3 import AlgoFig3
 from icgd.experiments.algo_fig4 import AlgoFig4
 from icgd.experiments.algo_fig5 import AlgoFig5
 from icgd.experiments.algo_nmt import AlgoNmt
+from icgd.experiments.bridge_resources import BridgeResources
+from icgd.experiments.cot_d import CotD
 from icgd.experiments.deep_g1 import DeepG1
 from icgd.experiments.deep_g2 import DeepG2
 from icgd.experiments.deep_g3 import DeepG3
+from icgd.experiments.deep_h import DeepH
 from icgd.experiments.experiment import Experiment
+from icgd.experiments.lsa_train import LsaTrain
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        DeepG1(), DeepG2(), DeepG3(), AlgoFig2(), AlgoFig3(), AlgoFig4(), AlgoFig5(), AlgoNmt(),
+        CotD(), DeepG1(), DeepG2(), DeepG3(), DeepH(), BridgeResources(), AlgoFig2(), AlgoFig3(),
+        AlgoFig4(), AlgoFig5(), AlgoNmt(), LsaTrain(),
     )
 }  # fmt: skip
 
