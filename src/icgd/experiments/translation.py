@@ -87,7 +87,7 @@ def train_and_translate(
         "training_seconds": seconds,
         "pairs": len(train),
         "validated": len(validation),
-        "examples": _examples(made, material, most_tokens) if sees_source else [],
+        "examples": _examples(made, material, most_tokens) if sees_source and place.models else [],
     }
 
 
