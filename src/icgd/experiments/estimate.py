@@ -21,6 +21,8 @@ from icgd.training.trainer import make_optimizer, sample_step
 
 TIMED = 2
 """Steps that are timed of every kind of work, after one that is not."""
+LONG = 2.0
+"""Seconds after which a first trial tells enough."""
 ENOUGH_TO_TIME = 2e10
 """Operations of a step that say how fast the machine is: about a second of one core."""
 
@@ -90,28 +92,23 @@ def _kind_of_work(cell: Cell) -> str:
 
 
 def _cost_of_work(cell: Cell, device: str) -> _Cost:
-    """From a little of the work and a little more of it: the difference is the cost of a step."""
-    few, more = 1, 1 + TIMED
+    """From one step of the work and from some more: the difference is the cost of a step."""
     with TemporaryDirectory() as directory, _threads(1):
         place = Workplace(Path(directory), device=device)
-        flops, seconds = {}, {}
-        for count in (
-            few,
-            few,
-            more,
-        ):  # the first time is not counted: it loads what the work needs
+
+        def trial(steps: int) -> tuple[float, float]:
             with flop_counter() as counter:
                 started = time.perf_counter()
-                cell.do(place, **{cell.effort: count})
-                seconds[count] = time.perf_counter() - started
-            flops[count] = float(counter.get_total_flops())
-    per_flops, per_seconds = (max(0.0, (v[more] - v[few]) / TIMED) for v in (flops, seconds))
-    return _Cost(
-        max(0.0, flops[few] - per_flops),
-        max(0.0, seconds[few] - per_seconds),
-        per_flops,
-        per_seconds,
-    )
+                cell.do(place, **{cell.effort: steps})
+                seconds = time.perf_counter() - started
+            return float(counter.get_total_flops()), seconds
+
+        one, more = trial(1), 1
+        if one[1] < LONG:  # most of it may have been loading what the work needs
+            one, more = trial(1), TIMED
+        several = trial(1 + more)
+    flops, seconds = (max(0.0, (b - a) / more) for a, b in zip(one, several, strict=True))
+    return _Cost(max(0.0, one[0] - flops), max(0.0, one[1] - seconds), flops, seconds)
 
 
 def _cost_of_training(config: Config, device: str) -> _Cost:
