@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
+import math
 from importlib import import_module
 
 import pytest
@@ -110,6 +112,11 @@ def test_names_are_safe_for_directories():
 # -- every experiment ------------------------------------------------------------------------------------
 
 
+def named(function):
+    module, _, within = function.partition(":")
+    return getattr(import_module(module), within)
+
+
 @every_scale
 @every_experiment
 def test_cells_are_distinct_valid_and_plain(name, scale):
@@ -120,12 +127,15 @@ def test_cells_are_distinct_valid_and_plain(name, scale):
     for cell in cells:
         # Options travel as JSON, to workers elsewhere too.
         assert json.loads(json.dumps(cell.options)) == cell.options
-        for function in {cell.work, cell.options.get("measure", cell.work)}:
-            module, _, within = function.partition(":")
-            assert callable(getattr(import_module(module), within))
+        assert callable(named(cell.options.get("measure", cell.work)))
+        # What is given is what the work takes, and the option that costs grow with is among it.
+        inspect.signature(named(cell.work)).bind(None, **cell.options)
+        assert not cell.effort or cell.options[cell.effort] == cell.steps > 0
         config = cell.config
-        task = TaskConfig.model_validate(cell.options["task"]) if config is None else config.task
-        tasks[task.model_dump_json()] = task
+        if config is not None or "task" in cell.options:
+            told = cell.options.get("task")
+            task = TaskConfig.model_validate(told) if config is None else config.task
+            tasks[task.model_dump_json()] = task
         if config is not None:
             tested = cell.options["options"].get("n_points", config.training.n_points)
             assert config.model.n_positions >= max(config.training.n_points, tested)
@@ -155,12 +165,18 @@ def test_orderings_have_at_least_three_seeds_at_every_scale_but_smoke(name):
 
 @every_experiment
 def test_scales_grow(name):
-    def work(scale):
-        configs = [c.config for c in find_experiment(name).cells(scale) if c.config is not None]
-        return sum(c.training.train_steps * c.training.batch_size * c.model.n_embd for c in configs)
+    """The paper's scale may be that of a night where a paper tells no sizes."""
 
-    amounts = [work(scale) for scale in SCALES]
-    assert amounts == sorted(set(amounts))
+    def work(cell):
+        config = cell.config
+        if config is None:
+            sizes = [cell.options.get(key, 1) for key in ("batch", "students", "width")]
+            return cell.steps * math.prod(sizes)
+        return cell.steps * config.training.batch_size * config.model.n_embd
+
+    amounts = [sum(work(c) for c in find_experiment(name).cells(scale)) for scale in SCALES]
+    assert amounts == sorted(amounts)
+    assert len(set(amounts)) >= 3
 
 
 def test_an_unknown_scale_is_refused():

@@ -165,13 +165,22 @@ def test_prompts_under_another_covariance_are_told_apart_by_stability(tmp_path):
     assert told["large"]["diverging"]["mean"][1] > told["large"]["diverging"]["start"]
 
 
-def test_a_pool_of_prompts_is_drawn_once(tmp_path):
-    few, new = (
-        train_chain(Workplace(tmp_path), **chain_options(fixed_prompts=m, steps=100))
-        for m in (2, 0)
-    )
-    assert few["loss"] != new["loss"]
-    assert few == train_chain(Workplace(tmp_path), **chain_options(fixed_prompts=2, steps=100))
+def test_a_pool_of_prompts_is_drawn_once(tmp_path, monkeypatch):
+    """Twice: the pool, and what is tested on; without a pool, for every step and the test."""
+    from icgd.experiments import lsa_runs
+
+    asked = []
+
+    def counting(count, *rest):
+        asked.append(count)
+        return gaussian_prompts(count, *rest)
+
+    monkeypatch.setattr(lsa_runs, "gaussian_prompts", counting)
+    train_chain(Workplace(tmp_path), **chain_options(fixed_prompts=7, steps=20))
+    assert asked == [7, 200]
+    asked.clear()
+    train_chain(Workplace(tmp_path), **chain_options(steps=20))
+    assert asked == [64] * 21 + [200]
 
 
 def test_without_a_chain_the_best_is_one_step(tmp_path):

@@ -178,7 +178,11 @@ def _show_list() -> None:
             )
         where = f"{experiment.paper}, {experiment.where}"
         table.add_row(experiment.name, where, experiment.title, times, said)
-    Console(highlight=False, markup=False).print(table)
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    console.print(
+        "Times are those of two cores; of scales that are not recorded, of the trainings alone."
+    )
 
 
 @contextmanager

@@ -106,6 +106,7 @@ class AlgoNmt(Experiment):
     paper: ClassVar = "ALGO"
     where: ClassVar = "Section 5.5"
     title: ClassVar = "AlgoFormer, looped and standard transformers translate"
+    seeds_differ: ClassVar = "All seeds have the same split of the text, and batches of their own."
     takes_text: ClassVar = True
     differs: ClassVar = (
         "The paper has IWSLT 2015 German-English, which cannot be had without its site. Here: the text that is "

@@ -97,6 +97,9 @@ class BridgeResources(Experiment):
         "are written down, folded m times (error 4^-(m+1)) and one hidden layer of u even pieces (u units "
         "allow u + 1 at most).",
     )  # fmt: skip
+    seeds_differ: ClassVar = (
+        "Every seed has points of its own; networks written down are the same for all."
+    )
     sizes: ClassVar = {"smoke": SMOKE, "laptop": LAPTOP, "overnight": OVERNIGHT, "paper": PAPER}
 
     def cells(self, scale: Scale) -> list[Cell]:

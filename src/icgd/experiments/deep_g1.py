@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
@@ -83,7 +84,12 @@ class DeepG1(Experiment):
     where: ClassVar = "Appendix G.1, Figures 1 and 2"
     title: ClassVar = "networks of 3, 4 and 6 layers learned in context"
     differs: ClassVar = DIFFERS
-    sizes: ClassVar = {"smoke": SMOKE, "laptop": LAPTOP, "overnight": OVERNIGHT, "paper": PAPER}
+    sizes: ClassVar = {
+        "smoke": SMOKE,
+        "laptop": replace(LAPTOP, baseline_every=12),
+        "overnight": OVERNIGHT,
+        "paper": PAPER,
+    }
     depths: ClassVar = (3, 4, 6)
 
     def cells(self, scale: Scale) -> list[Cell]:

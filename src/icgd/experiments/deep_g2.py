@@ -21,6 +21,7 @@ from icgd.experiments.networks_in_context import (
     ends,
     gaps,
     has_learned,
+    is_a_rival,
     model_cell,
     model_curves,
 )
@@ -99,7 +100,9 @@ class DeepG2(Experiment):
                         f"(here: R2 at most {MATCHES} lower)",
                         f"R2 minus the network's best with {end} examples: {told(gap)}; that best is "
                         f"{told(theirs)}, least squares {told(linear)}",
-                        positive([g + MATCHES for g in gap]) if learned else None,
+                        positive([g + MATCHES for g in gap])
+                        if learned and is_a_rival(theirs)
+                        else None,
                     )
                 )
         return claims

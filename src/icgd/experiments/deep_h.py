@@ -98,6 +98,7 @@ class DeepH(Experiment):
         "The chain of thought is the one-layer softmax construction of COT, which trains ReLU networks with "
         "one example a round; it sees more examples, each once.",
     )  # fmt: skip
+    seeds_differ: ClassVar = "Every seed has examples, noise and true samples of its own."
     sizes: ClassVar = {"smoke": SMOKE, "laptop": LAPTOP, "overnight": OVERNIGHT, "paper": PAPER}
 
     def cells(self, scale: Scale) -> list[Cell]:

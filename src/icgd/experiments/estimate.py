@@ -21,8 +21,10 @@ from icgd.training.trainer import make_optimizer, sample_step
 
 TIMED = 2
 """Steps that are timed of every kind of work, after one that is not."""
-LONG = 2.0
-"""Seconds after which a first trial tells enough."""
+STANDS_OUT = 1.5
+"""How many times as long as with one step some more must take, for a step to be told from the rest."""
+LONG = 10.0
+"""Seconds after which no longer trial is made."""
 ENOUGH_TO_TIME = 2e10
 """Operations of a step that say how fast the machine is: about a second of one core."""
 
@@ -96,19 +98,25 @@ def _cost_of_work(cell: Cell, device: str) -> _Cost:
     with TemporaryDirectory() as directory, _threads(1):
         place = Workplace(Path(directory), device=device)
 
-        def trial(steps: int) -> tuple[float, float]:
-            with flop_counter() as counter:
-                started = time.perf_counter()
-                cell.do(place, **{cell.effort: steps})
-                seconds = time.perf_counter() - started
-            return float(counter.get_total_flops()), seconds
+        def do(steps: int) -> float:
+            started = time.perf_counter()
+            cell.do(place, **{cell.effort: steps})
+            return time.perf_counter() - started
 
-        one, more = trial(1), 1
-        if one[1] < LONG:  # most of it may have been loading what the work needs
-            one, more = trial(1), TIMED
-        several = trial(1 + more)
-    flops, seconds = (max(0.0, (b - a) / more) for a, b in zip(one, several, strict=True))
-    return _Cost(max(0.0, one[0] - flops), max(0.0, one[1] - seconds), flops, seconds)
+        def counted(steps: int) -> float:
+            with flop_counter() as counter:
+                do(steps)
+            return float(counter.get_total_flops())
+
+        # Counting slows the work down and loads what it needs: times are taken apart from it.
+        one, two = counted(1), counted(2)
+        first, more = do(1), 1
+        several = do(1 + more)
+        while several < min(STANDS_OUT * first, LONG) and more < cell.steps:
+            more *= 2
+            several = do(1 + more)
+    flops, seconds = two - one, max(0.0, several - first) / more
+    return _Cost(max(0.0, one - flops), max(0.0, first - seconds), flops, seconds)
 
 
 def _cost_of_training(config: Config, device: str) -> _Cost:

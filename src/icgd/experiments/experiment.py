@@ -74,6 +74,7 @@ class Experiment(ABC):
     title    what is shown
     differs  what is not as in the paper, and why
     sizes    settings of each scale
+    seeds_differ  in what, besides the weights they start from
     takes_text    reads sentences, which a user may supply (`with_text`)
     more_options  of the command that makes this again
     """
@@ -84,6 +85,7 @@ class Experiment(ABC):
     title: ClassVar[str]
     differs: ClassVar[tuple[str, ...]] = ()
     sizes: ClassVar[Mapping[Scale, Size]]
+    seeds_differ: ClassVar[str] = "Every seed has prompts of its own."
     takes_text: ClassVar[bool] = False
 
     @property

@@ -175,18 +175,16 @@ def train_one_step(
     torch.set_num_threads(1)
     model = ChainModel(d, "spectral", torch.Generator().manual_seed(seed))
     draw = _drawing("gaussian", seed, n, d)
-    watched = [
-        [seen.step, seen.loss]
-        for seen in fit(
-            model, lambda step: outcome_loss(model, draw(step, batch), 1), steps=steps, rate=rate
-        )
-    ]
+    for _ in fit(
+        model, lambda step: outcome_loss(model, draw(step, batch), 1), steps=steps, rate=rate
+    ):
+        pass
     with torch.no_grad():
         fresh = draw(EVALUATION, prompts)
         losses = recovery(model.loop(fresh, 1), fresh)
         learned = float(-model.V31.diagonal().mean())
     return {
-        "watched": watched, "mean": [float(losses.mean())], "median": [float(losses.median())],
+        "mean": [float(losses.mean())], "median": [float(losses.median())],
         "floor": one_step_floor(d, n), "rate": [learned, best_step(d, n)],
     }  # fmt: skip
 
@@ -200,19 +198,17 @@ def train_looped(
     model = ChainModel(d, "spectral", torch.Generator().manual_seed(seed))
     model.only_blocks()
     draw = _drawing("gaussian", seed, n, d)
-    watched = [
-        [seen.step, seen.loss]
-        for seen in fit(
-            model, lambda step: outcome_loss(model, draw(step, batch), k), steps=steps, rate=rate
-        )
-    ]
+    for _ in fit(
+        model, lambda step: outcome_loss(model, draw(step, batch), k), steps=steps, rate=rate
+    ):
+        pass
     with torch.no_grad():
         fresh = draw(EVALUATION, prompts)
         losses = recovery(model.loop(fresh, k), fresh)
         descents = {lr: recovery(fresh.descent(lr, k)[:, -1], fresh) for lr in rates}
         learned = median((-model.V31 @ model.W13).diagonal().tolist())
     return {
-        "watched": watched, "learned_rate": learned,
+        "learned_rate": learned,
         "mean": [float(losses.mean()), min(float(v.mean()) for v in descents.values())],
         "median": [float(losses.median()), min(float(v.median()) for v in descents.values())],
     }  # fmt: skip

@@ -29,6 +29,7 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
         one_steps.append(
             (
                 f"{d}", f"{n}", f"{found[0]['floor']:.4g}", told([r["mean"][0] for r in found]),
+                told([r["median"][0] for r in found]),
                 f"{found[0]['rate'][1]:.4g}", told([r["rate"][0] for r in found]),
             )
         )  # fmt: skip
@@ -58,6 +59,18 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
         for case in chain_cases(rows)
         if (found := select(rows, part="chain", case=case))
     ]
+    softmax = [
+        (
+            part, told([r["by_step"][0][-1] for r in found]), told([r["median"][0] for r in found]),
+            *(
+                (told([r["by_step"][1][-1] for r in found]), told([r["median"][1] for r in found]))
+                if found[0]["by_step"][1]
+                else (f"{found[0]['floor']:.4g} (one linear step)", "-")
+            ),
+        )
+        for part in ("softmax chain", "softmax, no chain")
+        if (found := select(rows, part=part))
+    ]  # fmt: skip
     return [
         ResultTable(
             "Trained on the chain: loss, largest distance of the model's own chain to exact gradient "
@@ -68,11 +81,15 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
         ResultTable(
             "Without a chain: loss of one step beside the least possible, d(d+1)/(2(n+d+1)), and the step "
             "learned",
-            ("d", "n", "Least", "Loss", "Best step", "Learned step"), tuple(one_steps),
+            ("d", "n", "Least", "Loss", "Median", "Best step", "Learned step"), tuple(one_steps),
         ),
         ResultTable(
             "Loops trained on their outcome: loss, and (of gradient descent with the best of four steps)",
             ("n", "k", "Mean", "Median", "Learned step"), tuple(loops),
+        ),
+        ResultTable(
+            "A layer of softmax attention with a feed-forward part: 1/2 |w - w*|^2 at the end, and descent's",
+            ("Training", "Mean", "Median", "Descent, mean", "Descent, median"), tuple(softmax),
         ),
         ResultTable(
             "Other covariances, at the k of the training: share of prompts with lr lambda_max(S) >= 2, and "

@@ -163,6 +163,11 @@ def has_learned(rows: Rows, test: str, **key: Any) -> bool:
     return all(curve[end] > LEARNED for curve in model_curves(rows, test, **key))
 
 
+def is_a_rival(values: Sequence[float]) -> bool:
+    """Whether a baseline has learned enough, in all seeds, for it to mean something to match it."""
+    return all(value > LEARNED for value in values)
+
+
 def gaps(rows: Rows, test: str, at: int, *, attention: str, **key: Any) -> list[float]:
     """R2 of the transformer minus the best of the network with `at` examples, seed by seed."""
     ours = [c[at] for c in model_curves(rows, test, attention=attention, **key)]

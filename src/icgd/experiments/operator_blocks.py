@@ -79,12 +79,6 @@ class Students:
             out = _apply(self.teacher[:, i], out).relu()
         return out
 
-    def to(self, dtype: torch.dtype) -> Students:
-        """The same students in another precision."""
-        return Students(
-            self.weights.to(dtype), self.teacher.to(dtype), self.inputs.to(dtype), self.lr
-        )
-
 
 def random_students(
     count: int, d: int, n_layers: int, n_rounds: int, lr: float, generator: torch.Generator

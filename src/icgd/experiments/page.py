@@ -23,10 +23,11 @@ def page(experiment: Experiment, record: Record, figure: str) -> str:
         f"{experiment.paper}, {experiment.where}.",
         f"**At {record.scale} scale, {record.seeds} seeds. {verdict(claims)}**" if claims else "",
         f"![{experiment.title}]({figure})",
-        "Curves are medians over seeds, shades their range. A claim is decided only if all seeds agree by more "
-        f"than a margin ({ERROR_MARGIN:.0%} of an error, {R2_MARGIN} of R2); one about several cases holds if "
-        "all hold and fails if one fails. With three seeds a coin would decide one case in four, so that a "
-        "small difference that is decided says little; every seed has prompts of its own.",
+        "Curves are medians over seeds, shades their range. A claim is decided only if all seeds agree, "
+        f"orderings by more than a margin ({ERROR_MARGIN:.0%} of an error, {R2_MARGIN} of R2); one about "
+        "several cases holds if all hold and fails if one fails. With three seeds a coin would decide one "
+        "case in four, and refute a claim about three cases one time in three: a small difference that is decided "
+        f"says little. {experiment.seeds_differ}",
         "## What the paper says, and what was measured",
         _claims(claims),
         "## Numbers",
@@ -68,7 +69,12 @@ def _scales(experiment: Experiment, record: Record) -> str:
     ]
     if record.costs:
         costs = {**record.costs, record.scale: record.seconds}
-        rows.append(("time", *(duration(costs[s]) if s in costs else "" for s in told)))
+        rows.append(
+            (
+                f"time; trainings alone but for {record.scale}",
+                *(duration(costs[s]) if s in costs else "" for s in told),
+            )
+        )
     return _grid(("Setting", *told), rows)
 
 
