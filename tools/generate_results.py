@@ -48,7 +48,9 @@ def priced(name: str, record: Record) -> Record:
     """A record that tells what every scale costs, on this machine if it does not yet."""
     if record.costs:
         return record
-    experiment = EXPERIMENTS[name]  # without the text of the record, if it had one: none is needed here
+    experiment = EXPERIMENTS[
+        name
+    ]  # without the text of the record, if it had one: none is needed here
     costs = {
         scale: estimate(experiment.cells(scale), record.workers).seconds
         for scale in SCALES

@@ -26,8 +26,8 @@ def page(experiment: Experiment, record: Record, figure: str) -> str:
         "Curves are medians over seeds, shades their range. A claim is decided only if all seeds agree, "
         f"orderings by more than a margin ({ERROR_MARGIN:.0%} of an error, {R2_MARGIN} of R2); one about "
         "several cases holds if all hold and fails if one fails. With three seeds a coin would decide one "
-        "case in four, and refute a claim about three cases one time in three: a small difference that is decided "
-        f"says little. {experiment.seeds_differ}",
+        "case in four, and refute a claim about three cases one time in three: a small difference that is "
+        f"decided says little. {experiment.seeds_differ}",
         "## What the paper says, and what was measured",
         _claims(claims),
         "## Numbers",
