@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from functools import partial
 
 import pytest
 from tests.trace.programs import case
@@ -85,7 +86,11 @@ def test_the_server_gives_the_run_and_nothing_else(run):
     """On loopback, at the printed address, until it is interrupted."""
     command = [sys.executable, "-m", "icgd", "view", str(run)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    # A shell's background job ignores interrupts, and so would its children.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=heard
+    ) as process:
         try:
             address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline()).group()
             assert b"icgd-trace/1" in fetched(address)[1]
@@ -94,7 +99,10 @@ def test_the_server_gives_the_run_and_nothing_else(run):
                 assert fetched(address + path)[0] == 404
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=60) == 0
+            try:
+                assert process.wait(timeout=60) == 0
+            finally:
+                process.kill()
 
 
 DATA = "a,b,y\n" + "\n".join(f"{i % 5},{i % 3},{(i * 7) % 4}" for i in range(12)) + "\n"
