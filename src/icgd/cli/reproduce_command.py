@@ -159,7 +159,7 @@ def _show_list() -> None:
     from rich.table import Table
 
     from icgd.experiments.estimate import duration
-    from icgd.experiments.experiment import verdict
+    from icgd.experiments.experiment import SCALES, verdict
     from icgd.experiments.record import recorded
     from icgd.experiments.registry import EXPERIMENTS
 
@@ -172,7 +172,7 @@ def _show_list() -> None:
         said, times = "none yet", ""
         if record is not None:
             costs = {**record.costs, record.scale: record.seconds}
-            times = "\n".join(f"{scale} {duration(s)}" for scale, s in costs.items())
+            times = "\n".join(f"{s} {duration(costs[s])}" for s in SCALES if s in costs)
             said = (
                 f"{record.scale}, {record.seeds} seeds: {verdict(experiment.claims(record.rows))}"
             )
