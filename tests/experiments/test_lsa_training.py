@@ -8,16 +8,16 @@ import torch
 from icgd.experiments.cells import Workplace
 from icgd.experiments.lsa_chain_model import (
     ChainModel,
-    Prompts,
     chain_loss,
+    descent,
     fit,
-    gaussian_prompts,
     outcome_loss,
     polynomial_prompts,
     recovery,
 )
 from icgd.experiments.lsa_runs import train_chain, train_one_step
 from icgd.theory.linear_attention import one_step_floor
+from icgd.verification.lsa_cases import Prompts, cot_layer, cot_loss, gaussian_prompts
 
 SIZES = [(1, 1, 1), (1, 4, 3), (3, 2, 2), (4, 10, 5)]
 sizes = pytest.mark.parametrize(("d", "n", "k"), SIZES)
@@ -34,7 +34,7 @@ def model(d, start="construction", seed=0, **options):
 @sizes
 def test_descent_is_that_of_autograd(d, n, k):
     given = gaussian_prompts(3, n, d, generator())
-    path = given.descent(0.3, k)
+    path = descent(given, 0.3, k)
     for b in range(3):
         w = torch.zeros(d, dtype=torch.float64, requires_grad=True)
         for i in range(k):
@@ -62,7 +62,7 @@ def test_the_construction_writes_descent_down(d, n, k):
     given, layer = gaussian_prompts(5, n, d, generator()), model(d)
     with torch.no_grad():
         layer.V.mul_(0.3)  # the step size
-        exact = given.descent(0.3, k)
+        exact = descent(given, 0.3, k)
         assert float(chain_loss(layer, given, 0.3, k)) < 1e-25
         torch.testing.assert_close(layer.roll_out(given, k), exact)
         torch.testing.assert_close(layer.loop(given, k), exact[:, -1])
@@ -72,6 +72,20 @@ def test_the_construction_writes_descent_down(d, n, k):
         # The last target w* is missed by what descent is away from it.
         missed = chain_loss(layer, given, 0.3, k, last_is_target=True)
         assert float(missed) == pytest.approx(float(recovery(exact[:, -1], given).mean()))
+
+
+@sizes
+def test_the_loss_of_all_steps_at_once_is_that_of_one_after_the_other(d, n, k):
+    """The verification's loss writes the chain down token by token; here all its steps are one product."""
+    given, layer, other = (
+        gaussian_prompts(4, n, d, generator()),
+        model(d, "random", 5),
+        cot_layer(d, n, 0.3),
+    )
+    with torch.no_grad():
+        other.V.copy_(layer.V)
+        other.W.copy_(layer.W)
+        torch.testing.assert_close(chain_loss(layer, given, 0.3, k), cot_loss(other, given, 0.3, k))
 
 
 def test_scale_is_no_property_of_the_model():

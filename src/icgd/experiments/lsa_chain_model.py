@@ -17,42 +17,19 @@ from torch import Tensor
 
 from icgd.constructions.linear_attention_cot import chain_layer, chain_layout
 from icgd.errors import InvalidParameter
+from icgd.verification.lsa_cases import Prompts
 
 Start = Literal["construction", "spectral", "ill-conditioned", "random"]
 SPECTRAL_SIZE = 0.1
 """Size of the eigenvalues a training starts from, and of the entries of random starts."""
 
 
-@dataclass(frozen=True)
-class Prompts:
-    """Inputs (B, n, d), and weights (B, d) with y = X w."""
-
-    X: Tensor
-    target: Tensor
-
-    @property
-    def y(self) -> Tensor:
-        """(B, n): labels without noise."""
-        return torch.einsum("bnd,bd->bn", self.X, self.target)
-
-    def descent(self, lr: float, steps: int) -> Tensor:
-        """(B, steps + 1, d): w_0 = 0 and the iterates of gradient descent on 1/(2n) |X w - y|^2."""
-        S = self.X.mT @ self.X / self.X.shape[1]
-        path = [torch.zeros_like(self.target)]
-        for _ in range(steps):
-            gap = path[-1] - self.target
-            path.append(path[-1] - lr * torch.einsum("bij,bj->bi", S, gap))
-        return torch.stack(path, 1)
-
-
-def gaussian_prompts(
-    count: int, n: int, d: int, generator: torch.Generator, spectrum: Tensor | None = None
-) -> Prompts:
-    """x ~ N(0, diag(spectrum)), the identity unless given; w ~ N(0, I)."""
-    X = torch.randn(count, n, d, generator=generator, dtype=torch.float64)
-    if spectrum is not None:
-        X = X * spectrum.sqrt()
-    return Prompts(X, torch.randn(count, d, generator=generator, dtype=torch.float64))
+def descent(given: Prompts, lr: float, steps: int) -> Tensor:
+    """(B, steps + 1, d): w_0 = 0 and the iterates of gradient descent on 1/(2n) |X w - y|^2."""
+    S, path = given.moments, [torch.zeros_like(given.target)]
+    for _ in range(steps):
+        path.append(path[-1] - lr * torch.einsum("bij,bj->bi", S, path[-1] - given.target))
+    return torch.stack(path, 1)
 
 
 def polynomial_prompts(count: int, n: int, d: int, generator: torch.Generator) -> Prompts:
@@ -178,7 +155,7 @@ def chain_loss(
 
     last_is_target  the last of these w is the true one instead of a step of descent
     """
-    path = given.descent(lr, steps)
+    path = descent(given, lr, steps)
     if last_is_target:
         path[:, -1] = given.target
     made = model.next_tokens(given, model.chain_tokens(path[:, :-1]))

@@ -18,11 +18,10 @@ from icgd.constructions.linear_attention_cot import chain_layout
 from icgd.experiments.cells import Workplace
 from icgd.experiments.lsa_chain_model import (
     ChainModel,
-    Prompts,
     Start,
     chain_loss,
+    descent,
     fit,
-    gaussian_prompts,
     outcome_loss,
     polynomial_prompts,
     recovery,
@@ -30,6 +29,7 @@ from icgd.experiments.lsa_chain_model import (
 from icgd.nn.attention import attention
 from icgd.theory.linear_attention import best_step, one_step_floor
 from icgd.training.trainer import data_generator
+from icgd.verification.lsa_cases import Prompts, gaussian_prompts
 
 EVALUATION = 2**30
 """Steps are counted from here when prompts are drawn for measuring."""
@@ -104,7 +104,7 @@ def train_chain(
 @torch.no_grad()
 def _against_descent(model: ChainModel, fresh: Prompts, lr: float, k: int) -> dict[str, Any]:
     """Losses of the model's own chain and of exact descent, mean and median; how far apart they are."""
-    made, exact = model.roll_out(fresh, k), fresh.descent(lr, k)
+    made, exact = model.roll_out(fresh, k), descent(fresh, lr, k)
     ours, theirs = recovery(made[:, -1], fresh), recovery(exact[:, -1], fresh)
     size = exact.norm(dim=2).amax(1)
     off = (made - exact).norm(dim=2).amax(1) / size
@@ -205,7 +205,7 @@ def train_looped(
     with torch.no_grad():
         fresh = draw(EVALUATION, prompts)
         losses = recovery(model.loop(fresh, k), fresh)
-        descents = {lr: recovery(fresh.descent(lr, k)[:, -1], fresh) for lr in rates}
+        descents = {lr: recovery(descent(fresh, lr, k)[:, -1], fresh) for lr in rates}
         learned = median((-model.V31 @ model.W13).diagonal().tolist())
     return {
         "learned_rate": learned,
@@ -257,7 +257,7 @@ def train_softmax(
     watched = []
     for step in range(steps):
         given = draw(step, batch)
-        path = given.descent(lr, k) if lr else torch.stack([0 * given.target, given.target], 1)
+        path = descent(given, lr, k) if lr else torch.stack([0 * given.target, given.target], 1)
         data, chain = (
             t.float() for t in (tokens.data_tokens(given), tokens.chain_tokens(path[:, :-1]))
         )
@@ -277,7 +277,7 @@ def train_softmax(
             chain = tokens.chain_tokens(weights.double()).float()
             weights = torch.cat([weights, layer(data, chain)[:, -1:]], 1)
         made = [recovery(weights[:, i].double(), fresh) for i in range(k + 1)]
-        exact = [recovery(w, fresh) for w in fresh.descent(lr, k).unbind(1)] if lr else []
+        exact = [recovery(w, fresh) for w in descent(fresh, lr, k).unbind(1)] if lr else []
     return {
         "watched": watched,
         "by_step": [[float(v.mean()) for v in part] for part in (made, exact)],

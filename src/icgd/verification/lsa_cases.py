@@ -40,12 +40,18 @@ class Prompts:
 
 
 def prompts(d: int, n: int, count: int, seed: int = 0, spectrum: Tensor | None = None) -> Prompts:
-    """Gaussian prompts; inputs have covariance diag(spectrum), the identity unless given."""
-    g = torch.Generator().manual_seed(seed)
-    X = torch.randn(count, n, d, generator=g, dtype=torch.float64)
+    """Gaussian prompts of a seed."""
+    return gaussian_prompts(count, n, d, torch.Generator().manual_seed(seed), spectrum)
+
+
+def gaussian_prompts(
+    count: int, n: int, d: int, generator: torch.Generator, spectrum: Tensor | None = None
+) -> Prompts:
+    """w* ~ N(0, I); inputs have covariance diag(spectrum), the identity unless given."""
+    X = torch.randn(count, n, d, generator=generator, dtype=torch.float64)
     if spectrum is not None:
         X = X * spectrum.sqrt()
-    return Prompts(X, torch.randn(count, d, generator=g, dtype=torch.float64))
+    return Prompts(X, torch.randn(count, d, generator=generator, dtype=torch.float64))
 
 
 def losses_after(given: Prompts, lr: float, steps: tuple[int, ...]) -> dict[int, Tensor]:
