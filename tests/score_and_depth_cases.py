@@ -87,10 +87,14 @@ def trained_prices(target: str, method: str, deep: int) -> Edit:
     return edit
 
 
-def written_errors(last: float) -> Edit:
+def written_errors(times: float) -> Edit:
+    """In parts of what a ball was written for; one of several, in one dimension, has these."""
+
     def edit(rows) -> None:
         for row in select(rows, what=WRITTEN):
-            row["error"] = {d: [0.1] * (len(e) - 1) + [last] for d, e in row["error"].items()}
+            for errors in row["error"].values():
+                errors[:] = [0.5 * delta for delta in row["deltas"]]
+            errors[-1] = times * row["deltas"][-1]
 
     return edit
 
@@ -117,7 +121,7 @@ def depth_cases() -> list[Told]:
     square = "depth follows x^2 better with as many units"
     small = "BRIDGE's transformer is smaller for depth on x^2, for a small error"
     made: list[Told] = [
-        ("bridge-resources", written, written_errors(0.09), written_errors(0.11)),
+        ("bridge-resources", written, written_errors(0.9), written_errors(1.1)),
         ("bridge-resources", square, square_errors(0.09), square_errors(0.11)),
         ("bridge-resources", small, square_prices(900), square_prices(1100)),
     ]

@@ -130,7 +130,8 @@ def test_cells_are_distinct_valid_and_plain(name, scale):
         assert callable(named(cell.options.get("measure", cell.work)))
         # What is given is what the work takes, and the option that costs grow with is among it.
         inspect.signature(named(cell.work)).bind(None, **cell.options)
-        assert not cell.effort or cell.options[cell.effort] == cell.steps > 0
+        told = [cell.options[name] for name in cell.effort]
+        assert not told or math.prod(told) == cell.steps > 0
         config = cell.config
         if config is not None or "task" in cell.options:
             told = cell.options.get("task")

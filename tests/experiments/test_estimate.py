@@ -151,7 +151,7 @@ def multiply(place, *, n: int, steps: int, seed: int, first: int = 0) -> dict[st
 
 def multiplying(seed: int, **options: int) -> Cell:
     given = {"n": 3, "steps": 10, "seed": seed, **options}
-    return Cell({"seed": seed}, f"{__name__}:multiply", given, effort="steps")
+    return Cell({"seed": seed}, f"{__name__}:multiply", given, effort=("steps",))
 
 
 @pytest.mark.parametrize("first", [0, 4])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from icgd.experiments.cot_d_runs import train_operators
+from icgd.experiments.cot_d_runs import active_width, train_operators
 from icgd.experiments.learned_operators import (
+    OperatorFit,
     PlainBlock,
     ProductBlock,
     block_errors,
-    fit_operator,
     mean_errors,
 )
 from icgd.experiments.operator_blocks import (
@@ -151,14 +151,16 @@ def test_the_backward_operator_is_learned():
     train, test = (tuple(t.float() for t in c.backward_pairs()) for c in (made, other))
     rows = entries(backward_layout(d), "weight")
     before = mean_errors(block, test, d)
-    fitted = fit_operator(
-        block, lambda _: train, test, d=d, weight_rows=rows, weight_scale=LR, epochs=200, batch=128, rate=2e-2,
+    fit = OperatorFit(
+        block, test, d=d, weight_rows=rows, weight_scale=LR, epochs=200, batch=128, rate=2e-2,
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
+    for _ in range(200):
+        fit.epoch(*train)
     after = mean_errors(block, test, d)
     assert float(after.sum()) < 0.05 * float(before.sum())
     assert float(after[rows].sum()) < 0.05 * float(before[rows].sum())
-    assert fitted.losses[-1][1] == pytest.approx(float(after.sum()), rel=1e-5)
+    assert fit.losses[-1][1] == pytest.approx(float(after.sum()), rel=1e-5)
 
 
 def test_new_students_are_others_in_every_epoch(tmp_path):
@@ -174,10 +176,21 @@ def test_new_students_are_others_in_every_epoch(tmp_path):
         "tested": 3, "tested_layers": [1, 2], "seed": 0,
     }  # fmt: skip
 
-    def curves(fresh, epochs):
-        made = train_operators(Workplace(tmp_path), fresh=fresh, epochs=epochs, **same)
+    def curves(fresh, epochs, **changed):
+        made = train_operators(Workplace(tmp_path), fresh=fresh, epochs=epochs, **same, **changed)
         assert set(made["chains"]) == {"1", "2"}
         return made["curves"]
 
     assert curves(True, 1) == curves(False, 1)
     assert curves(True, 2) != curves(False, 2)
+    # Growing from full width is not growing; growing from 1 is.
+    assert curves(True, 2) == curves(True, 2, grown_from=2) != curves(True, 2, grown_from=1)
+
+
+@pytest.mark.parametrize(("d", "start"), [(1, 1), (5, 1), (10, 5), (20, 19)])
+@pytest.mark.parametrize("epochs", [1, 2, 7, 50])
+def test_students_grow_to_the_full_width_in_the_first_half(d, start, epochs):
+    widths = [active_width(d, start, epoch, epochs) for epoch in range(epochs)]
+    assert widths[0] == start
+    assert widths == sorted(widths)
+    assert all(width == d for width in widths[(epochs + 1) // 2 :])

@@ -96,3 +96,15 @@ def test_units_at_the_kink_are_closed_as_in_torch():
     for k in range(3):
         (exact,) = trained_by_torch(given, k)
         assert torch.equal(chain.weights(1)[k], exact)
+
+
+@pytest.mark.parametrize(("d", "active"), [(2, 1), (5, 3), (4, 4)])
+def test_narrow_students_learn_the_same_among_wide_ones(d, active):
+    def drawn(width):
+        return random_students(3, width, 2, 4, 0.05, torch.Generator().manual_seed(0), active)
+
+    wide, narrow = (exact_chain(drawn(width)).weights(4) for width in (d, active))
+    torch.testing.assert_close(wide[..., :active, :active], narrow, rtol=0, atol=1e-14)
+    idle = wide.clone()
+    idle[..., :active, :active] = 0.0
+    assert not idle.any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import pytest
 
@@ -164,6 +165,27 @@ def test_debian_is_asked_once_and_its_text_is_kept(tmp_path, monkeypatch, forget
     assert first.text == other_text(1).name
     assert len(asked) == 1
     assert texts.find(first.text, Workplace(tmp_path, tmp_path)) == other_text(1)
+
+
+def test_the_last_text_that_was_kept_is_gone_on_with(tmp_path, forgetful):
+    names = [texts.know(other_text(seed)) for seed in (1, 2, 3)]
+    for age, name in enumerate(names):
+        texts.keep(name, tmp_path)
+        os.utime(tmp_path / f"text-{name}.parquet", (1e9 - age, 1e9 - age))
+    assert texts.kept(debian.ORIGIN, tmp_path) == other_text(1)
+    assert texts.kept("another", tmp_path) is None
+
+
+def test_no_line_of_debian_is_shown_but_those_of_a_users_text_are(forgetful, tmp_path):
+    """Results of Debian's text can be passed on; what a user supplied is the user's own."""
+    name = texts.know(other_text())
+    shown = texts.examples(name)
+    assert texts.is_debian(name)
+    assert len(shown) == translation.N_EXAMPLES
+    assert not set(shown) & {*other_text().train, *other_text().validation}
+    given = AlgoNmt().with_text([tsv(tmp_path / "mine.tsv")]).text
+    assert not texts.is_debian(given)
+    assert texts.examples(given) == texts.find(given, Workplace(tmp_path, tmp_path)).validation
 
 
 def test_only_looking_neither_asks_nor_writes(tmp_path, no_debian):

@@ -169,7 +169,7 @@ class AlgoNmt(Experiment):
             Cell(
                 {"model": kind, "text": text, "seed": seed}, work,
                 {**same, "model": size.model(kind), "sees_source": kind != NO_SOURCE, "seed": seed},
-                effort="steps",
+                effort=("steps",),
             )
             for seed in range(size.seeds)
             for kind in MODELS
@@ -253,8 +253,13 @@ def _examples(rows: Rows) -> ResultTable:
     for first, *others in zip(*by_model.values(), strict=True):
         made = (first["made"], *(other["made"] for other in others))
         lines.append(tuple(_shown(said) for said in (first["source"], first["target"], *made)))
-    heading = f"Translations of pairs that were not trained on, token by token the likeliest (seed {seed})"
-    return ResultTable(heading, ("Source", "Translation in the text", *KINDS), tuple(lines))
+    shown = (
+        "sentences written for this page, in the manner of the text"
+        if texts.is_debian(rows[0]["text"])
+        else "pairs that were not trained on"
+    )
+    heading = f"Translations of {shown}, token by token the likeliest (seed {seed})"
+    return ResultTable(heading, ("Source", "Translation by people", *KINDS), tuple(lines))
 
 
 def _shown(sentence: str) -> str:

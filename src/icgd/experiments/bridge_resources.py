@@ -13,6 +13,7 @@ from icgd.experiments.drawing import curve, panels, title
 from icgd.experiments.experiment import Claim, Experiment, ResultTable, Row, Rows, Scale, Size
 from icgd.experiments.over_seeds import (
     ERROR_MARGIN,
+    below,
     combined,
     distinct,
     positive,
@@ -44,8 +45,7 @@ class DepthSize(Size):
     layers      hidden layers
     steps       of Adam
     dimensions  of the balls that are written down
-    segments    of the squares in them, to either side
-    ramp        width of the indicator's slope, in |x|^2
+    deltas      squared errors that they are written for
     folds       of the sawtooth for x^2
     test_points for x^2
     """
@@ -54,27 +54,26 @@ class DepthSize(Size):
     layers: tuple[int, ...]
     steps: int
     dimensions: tuple[int, ...]
-    segments: tuple[int, ...]
-    ramp: float
+    deltas: tuple[float, ...]
     folds: tuple[int, ...]
     test_points: int
 
 
 SMOKE = DepthSize(
-    seeds=1, units=(6, 12), layers=(1, 2, 3), steps=5, dimensions=(3,), segments=(2, 8), ramp=0.02,
+    seeds=1, units=(6, 12), layers=(1, 2, 3), steps=5, dimensions=(3,), deltas=(0.3, 0.03),
     folds=(1, 6), test_points=200,
 )  # fmt: skip
 LAPTOP = DepthSize(
     seeds=3, units=(24, 48, 96, 192), layers=(1, 2, 3), steps=4000, dimensions=(10, 20),
-    segments=(4, 8, 16, 32, 64), ramp=0.02, folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
+    deltas=(0.3, 0.1, 0.03, 0.01, 0.003), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
 )  # fmt: skip
 OVERNIGHT = DepthSize(
     seeds=5, units=(24, 48, 96, 192, 384, 768), layers=(1, 2, 3), steps=30_000, dimensions=(10, 20, 40),
-    segments=(4, 8, 16, 32, 64), ramp=0.02, folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
+    deltas=(0.3, 0.1, 0.03, 0.01, 0.003), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
 )  # fmt: skip
 PAPER = DepthSize(
     seeds=5, units=(24, 48, 96, 192, 384, 768, 1536), layers=(1, 2, 3), steps=100_000, dimensions=(10, 20, 40),
-    segments=(4, 8, 16, 32, 64), ramp=0.02, folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
+    deltas=(0.3, 0.1, 0.03, 0.01, 0.003), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
 )  # fmt: skip
 
 
@@ -98,7 +97,7 @@ class BridgeResources(Experiment):
         "allow u + 1 at most).",
     )  # fmt: skip
     seeds_differ: ClassVar = (
-        "Every seed has points of its own; networks written down are the same for all."
+        "Every seed has points of its own; networks for x^2 are the same for all."
     )
     sizes: ClassVar = {"smoke": SMOKE, "laptop": LAPTOP, "overnight": OVERNIGHT, "paper": PAPER}
 
@@ -115,12 +114,13 @@ class BridgeResources(Experiment):
                         made.append(
                             Cell(
                                 {"what": TRAINED, **its}, f"{work}:trained", {**its, "steps": size.steps},
-                                effort="steps",
+                                effort=("steps",),
                             )
                         )  # fmt: skip
             written: dict[str, Any] = {
-                "dimensions": list(size.dimensions), "segments": list(size.segments), "ramp": size.ramp,
-            }  # fmt: skip
+                "dimensions": list(size.dimensions),
+                "deltas": list(size.deltas),
+            }
             square = {"folds": list(size.folds), "test_points": size.test_points}
             for what, function, options in (
                 (WRITTEN, "written_balls", written), (SQUARE, "squares", square),
@@ -153,19 +153,19 @@ class BridgeResources(Experiment):
                 )
             )
         balls = select(rows, what=WRITTEN)
-        falls = {
-            d: ([row["error"][d][-1] for row in balls], [row["error"][d][0] for row in balls])
-            for d in balls[0]["error"]
+        deltas = balls[0]["deltas"]
+        worst = {
+            delta: [max(errors[i] for errors in row["error"].values()) for row in balls]
+            for i, delta in enumerate(deltas)
         }
         made.append(
             Claim(
                 "three layers that are written down come as near to a ball as one likes",
-                "Lemma 2: three layers are within any delta (here: with "
-                f"{balls[0]['segments'][-1]} segments below those with {balls[0]['segments'][0]})",
-                "; ".join(
-                    f"{d}: {told(last)} from {told(first)}" for d, (last, first) in falls.items()
-                ),
-                combined([smaller(last, first) for last, first in falls.values()]),
+                "Lemma 2: three layers are within any delta (here: squared errors below "
+                f"{', '.join(map(str, deltas))}, each by a network written for it, at fresh points)",
+                "; ".join(f"for {delta}: {told(errors)}" for delta, errors in worst.items())
+                + f", the worst of {len(balls[0]['error'])} dimensions",
+                combined([below(errors, delta) for delta, errors in worst.items()]),
             )
         )
         squares = select(rows, what=SQUARE)
@@ -321,11 +321,15 @@ def _balls(rows: Rows) -> ResultTable:
             errors = [row["error"][d][i] for row in found]
             network = "-".join(map(str, count["widths"]))
             lines.append(
-                (d, network, told(errors), f"{count['heads']:,}", f"{count['matrices']:,}")
-            )
+                (
+                    d, f"{found[0]['deltas'][i]}", network, told(errors), f"{count['heads']:,}",
+                    f"{count['matrices']:,}",
+                )
+            )  # fmt: skip
     return ResultTable(
-        "Three layers written down for the ball, and heads and matrices of BRIDGE's construction",
-        ("Dimension", "Network", "Squared error", "Heads", "Matrices"), tuple(lines),
+        "Three layers written down for the ball within delta (of the first seed), and heads and matrices of "
+        "BRIDGE's construction",
+        ("Dimension", "Delta", "Network", "Squared error", "Heads", "Matrices"), tuple(lines),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,14 +33,15 @@ class Cell:
     key      what distinguishes it from the others, in plain values: columns of the table
     work     "module:function" of (Workplace, **options) -> numbers; a name, so that it travels
     options  keyword arguments of `work`, as JSON has them
-    effort   the option that the time of the work grows with, such as its steps, so that a little of it tells
-             what all of it will cost; not needed for trainings with a configuration
+    effort   options that the time of the work grows with, such as its steps, or epochs and students: a trial
+             with 1 of each and some more of the last tells what all of it will cost; not needed for trainings
+             with a configuration
     """
 
     key: dict[str, Any]
     work: str
     options: dict[str, Any] = field(default_factory=dict)
-    effort: str = ""
+    effort: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -63,7 +65,7 @@ class Cell:
         config = self.config
         if config is not None:
             return config.training.train_steps
-        return int(self.options[self.effort]) if self.effort else 0
+        return math.prod(int(self.options[name]) for name in self.effort) if self.effort else 0
 
 
 def training_cell(

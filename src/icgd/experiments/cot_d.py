@@ -14,9 +14,13 @@ from icgd.experiments.over_seeds import below, combined, distinct, select, told
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+RADIUS = 16.0
+"""Of the products of softmax heads over the spectral grid."""
 WORK = "icgd.experiments.cot_d_runs:train_operators"
 PLAIN = "plain block"
 BEST = "products, copies, scaled, new students"
+SOFTMAX = "softmax products, copies, scaled, new students"
+GROWING = "products, copies, scaled, growing students"
 ROLLED = 0.15
 """Of the movement of the true weights: what a chain may be off after the last round."""
 LOSSES = {
@@ -32,7 +36,8 @@ class OperatorSize(Size):
     """Settings of Appendix D.
 
     d           width of the students
-    wide        a second width, for the block that works at the first one
+    compared    of the seeds, for all but Figure 2 and the block that works
+    wide        a second width
     depths      layers of the students of Figure 2, the first of them for everything else
     rounds      of SGD, each with one example
     lr          of SGD
@@ -44,6 +49,7 @@ class OperatorSize(Size):
     tested      students that are held out, new ones for every seed
     """
 
+    compared: int
     d: int
     wide: int
     depths: tuple[int, ...]
@@ -62,16 +68,16 @@ class OperatorSize(Size):
 
 
 LAPTOP = OperatorSize(
-    seeds=5, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
-    wide_students=300, epochs=20, many_epochs=10, long_epochs=40, wide_epochs=70, tested=60, width=128,
+    seeds=5, compared=3, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
+    wide_students=300, epochs=20, many_epochs=10, long_epochs=40, wide_epochs=50, tested=60, width=128,
     hidden=512,
 )  # fmt: skip
 SMOKE = OperatorSize(
-    seeds=1, d=3, wide=4, depths=(1, 2, 3), rounds=2, lr=0.05, students=4, many=6,
+    seeds=1, compared=1, d=3, wide=4, depths=(1, 2, 3), rounds=2, lr=0.05, students=4, many=6,
     wide_students=6, epochs=2, many_epochs=1, long_epochs=2, wide_epochs=1, tested=6, width=16, hidden=16,
 )  # fmt: skip
 OVERNIGHT = OperatorSize(
-    seeds=5, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
+    seeds=5, compared=5, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
     wide_students=1000, epochs=20, many_epochs=40, long_epochs=200, wide_epochs=600, tested=60,
     width=128, hidden=512,
 )  # fmt: skip
@@ -109,18 +115,19 @@ class CotD(Experiment):
         made = []
         for seed in range(size.seeds):
             made += [
-                self._cell(size, PLAIN, _plain(size), seed, n_layers=n, tested_layers=[n])
+                self._cell(
+                    size, PLAIN, _plain(size), {"n_layers": n, "tested_layers": [n]}, seed=seed
+                )
                 for n in size.depths
             ]
-            made += [
-                self._cell(size, case, block, seed, **changed)
-                for case, block, changed in _cases(size)
-            ]
+            made.append(self._cell(size, *_block_that_works(size), seed=seed))
+            if seed < size.compared:
+                made += [self._cell(size, *case, seed=seed) for case in _cases(size)]
         return made
 
     @staticmethod
     def _cell(
-        size: OperatorSize, case: str, block: dict[str, Any], seed: int, **changed: Any
+        size: OperatorSize, case: str, block: dict[str, Any], changed: dict[str, Any], seed: int
     ) -> Cell:
         options: dict[str, Any] = {
             "d": size.d, "n_layers": size.depths[0], "n_rounds": size.rounds, "lr": size.lr,
@@ -128,7 +135,7 @@ class CotD(Experiment):
             "rate": 1e-3, "tested": size.tested, "tested_layers": list(size.depths), "seed": seed, **changed,
         }  # fmt: skip
         key = {"case": case, "d": options["d"], "layers": options["n_layers"], "seed": seed}
-        return Cell(key, WORK, options, "epochs")
+        return Cell(key, WORK, options, ("epochs", "students"))
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """Losses beside those that need no operator, and how far chains are off."""
@@ -223,10 +230,10 @@ class CotD(Experiment):
     def draw(self, rows: Rows) -> Figure:
         """Figure 2, and what chains come to."""
         d = rows[0]["d"]
-        depths = [r["layers"] for r in select(rows, case=PLAIN, seed=rows[0]["seed"])]
+        depths = [r["layers"] for r in select(rows, case=PLAIN, seed=rows[0]["seed"], d=d)]
         figure, axes = panels(2, 3, width=3.4, height=2.8, sharey=False)
         for axis, layers in zip(axes[0], depths, strict=False):
-            found = select(rows, case=PLAIN, layers=layers)
+            found = select(rows, case=PLAIN, layers=layers, d=d)
             for i, way in enumerate(found[0]["curves"]):
                 for part, name in enumerate(("train", "validation")):
                     curves = [[pair[part] for pair in r["curves"][way]] for r in found]
@@ -263,12 +270,27 @@ def _products(d: int, *, copies: bool, scale: float = 1.0, radius: float = 0.0) 
     }
 
 
-def _cases(size: OperatorSize) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Blocks that are compared: name, settings, and what differs from Figure 2."""
-    d, lr = size.d, size.lr
-    many = {"students": size.many, "epochs": size.many_epochs, "batch": 512, "rate": 6e-3}
-    new = {**many, "fresh": True, "epochs": size.long_epochs}
-    wide = {**new, "d": size.wide, "students": size.wide_students, "epochs": size.wide_epochs}
+Case = tuple[str, dict[str, Any], dict[str, Any]]
+"""Its name, settings of the blocks, and what differs from Figure 2."""
+
+
+def _many(size: OperatorSize) -> dict[str, Any]:
+    return {"students": size.many, "epochs": size.many_epochs, "batch": 512, "rate": 6e-3}
+
+
+def _block_that_works(size: OperatorSize) -> Case:
+    new = {**_many(size), "fresh": True, "epochs": size.long_epochs}
+    return BEST, _products(size.d, copies=True, scale=size.lr), new
+
+
+def _cases(size: OperatorSize) -> list[Case]:
+    """Blocks that are compared."""
+    d, lr, wide, many = size.d, size.lr, size.wide, _many(size)
+    wider = {
+        **many, "fresh": True, "d": wide, "students": size.wide_students, "epochs": size.wide_epochs,
+        "tested_layers": [size.depths[0]],
+    }  # fmt: skip
+    softmax: dict[str, Any] = {"copies": True, "scale": lr, "radius": RADIUS}
     return [
         ("plain block, no norm", _plain(size, normalised=False), {}),
         ("plain block, positions", _plain(size, positions=True), {}),
@@ -276,13 +298,11 @@ def _cases(size: OperatorSize) -> list[tuple[str, dict[str, Any], dict[str, Any]
         ("products", _products(d, copies=False), many),
         ("products, copies", _products(d, copies=True), many),
         ("products, copies, scaled", _products(d, copies=True, scale=lr), many),
-        (
-            "softmax products, copies, scaled",
-            _products(d, copies=True, scale=lr, radius=16.0),
-            many,
-        ),
-        (BEST, _products(d, copies=True, scale=lr), new),
-        (BEST, _products(size.wide, copies=True, scale=lr), wide),
+        ("softmax products, copies, scaled", _products(d, **softmax), many),
+        (PLAIN, _plain(size), {"d": wide, "tested_layers": [size.depths[0]]}),
+        (BEST, _products(wide, copies=True, scale=lr), wider),
+        (SOFTMAX, _products(wide, **softmax), wider),
+        (GROWING, _products(wide, copies=True, scale=lr), {**wider, "grown_from": d}),
     ]
 
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from icgd.experiments.cells import Workplace
 from icgd.experiments.learned_operators import (
     Direction,
+    OperatorFit,
     PlainBlock,
     ProductBlock,
-    fit_operator,
     mean_errors,
 )
 from icgd.experiments.operator_blocks import (
@@ -38,7 +38,7 @@ Pairs = tuple[Tensor, Tensor]
 def train_operators(
     place: Workplace, *, d: int, n_layers: int, n_rounds: int, lr: float, students: int, fresh: bool,
     block: dict[str, dict[str, Any]], epochs: int, batch: int, rate: float, tested: int,
-    tested_layers: list[int], seed: int,
+    tested_layers: list[int], seed: int, grown_from: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Both operators on blocks of exact SGD, and roll-outs of students that were never seen.
 
@@ -47,39 +47,42 @@ def train_operators(
     block          settings of the operators by direction; "kind" is plain or products
     tested         students that are held out
     tested_layers  depths of students to roll out
+    grown_from     width of the students of the first epoch; they grow to d in the first half of the epochs. 0:
+                   all have width d
     """
     torch.set_num_threads(1)
 
-    def drawn(step: int, count: int, layers: int = n_layers) -> Students:
-        return random_students(count, d, layers, n_rounds, lr, data_generator(seed, step))
+    def drawn(step: int, count: int, layers: int = n_layers, active: int = d) -> Students:
+        return random_students(count, d, layers, n_rounds, lr, data_generator(seed, step), active)
 
     held_out = exact_chain(drawn(TESTED, tested))
     measured: dict[str, Any] = {"curves": {}, "loss": {}, "baselines": {}}
     operators: dict[str, Operator] = {}
-    first = exact_chain(drawn(0, students))
+    fits: dict[Direction, OperatorFit] = {}
+    told = {direction: _pairs(held_out, direction) for direction in _DIRECTIONS}
     for number, direction in enumerate(_DIRECTIONS):
         torch.manual_seed(2 * seed + number)
-        operator = _build(d, direction, block[direction])
-        rows = _weight_rows(d, direction)
-        kept = _pairs(first, direction)
-
-        def pairs(epoch: int, direction: Direction = direction, kept: Pairs = kept) -> Pairs:
-            return (
-                _pairs(exact_chain(drawn(epoch, students)), direction) if fresh and epoch else kept
-            )
-
-        told = _pairs(held_out, direction)
-        fitted = fit_operator(
-            operator, pairs, told, d=d, weight_rows=rows, weight_scale=block[direction].get("scale", 1.0),
+        fits[direction] = OperatorFit(
+            _build(d, direction, block[direction]), told[direction], d=d,
+            weight_rows=_weight_rows(d, direction), weight_scale=block[direction].get("scale", 1.0),
             epochs=epochs, batch=batch, rate=rate, generator=data_generator(seed, TESTED + 1),
         )  # fmt: skip
-        errors = mean_errors(operator, told, d)
-        measured["curves"][direction] = [list(pair) for pair in fitted.losses]
+    for epoch in range(epochs):
+        if fresh or not epoch:
+            width = active_width(d, grown_from, epoch, epochs)
+            shown = exact_chain(drawn(epoch, students, active=width))
+            kept = {direction: _pairs(shown, direction) for direction in _DIRECTIONS}
+        for direction, fit in fits.items():
+            fit.epoch(*kept[direction])
+    for direction, fit in fits.items():
+        rows = _weight_rows(d, direction)
+        errors = mean_errors(fit.operator, told[direction], d)
+        measured["curves"][direction] = [list(pair) for pair in fit.losses]
         measured["loss"][direction] = float(errors.sum())
         if len(rows):
             measured["loss"]["weights"] = float(errors[rows].sum())
-        measured["baselines"] |= _baselines(kept, told, direction, d)
-        operators[direction] = partial(_written, operator)
+        measured["baselines"] |= _baselines(kept[direction], told[direction], direction, d)
+        operators[direction] = partial(_written, fit.operator)
     exact: dict[str, Operator] = {
         "forward": partial(exact_forward, d=d),
         "backward": partial(exact_backward, d=d, lr=lr),
@@ -99,6 +102,17 @@ def train_operators(
 
 
 _DIRECTIONS: tuple[Direction, Direction] = ("forward", "backward")
+
+
+def active_width(d: int, grown_from: int, epoch: int, epochs: int) -> int:
+    """How wide students are in an epoch: all widths for as long as each other, in the first half of the epochs.
+
+    >>> [active_width(4, 2, epoch, 8) for epoch in range(8)], active_width(4, 0, 0, 8)
+    ([2, 2, 3, 3, 4, 4, 4, 4], 4)
+    """
+    if not grown_from:
+        return d
+    return min(d, grown_from + 2 * epoch * (d - grown_from) // epochs)
 
 
 def _build(d: int, direction: Direction, told: dict[str, Any]) -> nn.Module:

@@ -119,7 +119,7 @@ class DeepH(Experiment):
                     **_training(size, how),
                 }  # fmt: skip
                 key = {"how": how, "activation": activation, "seed": seed}
-                made.append(Cell(key, f"{work}:learn", options, effort="steps"))
+                made.append(Cell(key, f"{work}:learn", options, effort=("steps",)))
         return made
 
     def tables(self, rows: Rows) -> list[ResultTable]:

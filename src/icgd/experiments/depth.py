@@ -16,7 +16,7 @@ from icgd.costs import cost
 from icgd.costs.account import Method
 from icgd.experiments.cells import Workplace
 from icgd.verification.bridge_networks import (
-    ball_network,
+    ball_network_for,
     draw,
     folded_square,
     folded_units,
@@ -140,21 +140,21 @@ def trained(
 
 
 def written_balls(
-    place: Workplace, *, dimensions: Sequence[int], segments: Sequence[int], ramp: float, seed: int
+    place: Workplace, *, dimensions: Sequence[int], deltas: Sequence[float], seed: int
 ) -> dict[str, Any]:
-    """Errors of the three-layer network that is written down, by dimension and segments per half-axis."""
+    """Errors at fresh points of three-layer networks that are written down for one, by dimension and delta."""
     torch.set_num_threads(1)
     errors, needed = {}, {}
     for d in dimensions:
-        x = draw("radial", TEST_POINTS, d, _test_seed(seed))
-        networks = [ball_network(d, m, ramp) for m in segments]
+        seen, x = (draw("radial", TEST_POINTS, d, s) for s in (seed, _test_seed(seed)))
+        networks = [ball_network_for(delta, seen) for delta in deltas]
         truth = in_ball(x)
         errors[f"d = {d}"] = [float((net(x) - truth).square().mean()) for net in networks]
         needed[f"d = {d}"] = [
             {"widths": list(net.widths), **resources(net.widths)["forward_mode"]}
             for net in networks
         ]
-    return {"segments": list(segments), "error": errors, "resources": needed}
+    return {"deltas": list(deltas), "error": errors, "resources": needed}
 
 
 def shallow_square(x: Tensor, units: int) -> Tensor:

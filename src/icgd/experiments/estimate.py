@@ -89,7 +89,7 @@ def _kind_of_training(config: Config) -> str:
 
 
 def _kind_of_work(cell: Cell) -> str:
-    told = {name: v for name, v in cell.options.items() if name not in ("seed", cell.effort)}
+    told = {name: v for name, v in cell.options.items() if name not in ("seed", *cell.effort)}
     return f"{cell.work} {json.dumps(told, sort_keys=True)}"
 
 
@@ -100,7 +100,7 @@ def _cost_of_work(cell: Cell, device: str) -> _Cost:
 
         def do(steps: int) -> float:
             started = time.perf_counter()
-            cell.do(place, **{cell.effort: steps})
+            cell.do(place, **dict.fromkeys(cell.effort, 1) | {cell.effort[-1]: steps})
             return time.perf_counter() - started
 
         def counted(steps: int) -> float:

@@ -9,8 +9,6 @@ keys L_j k and values L_j v.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -21,6 +19,8 @@ from icgd.gadgets.spectral_head import SpectralHead
 from icgd.nn.attention import attention
 
 Direction = Literal["forward", "backward"]
+WARM = 50
+"""Steps until the rate of learning is the full one."""
 
 
 class PlainBlock(nn.Module):
@@ -129,55 +129,50 @@ def _carried_rows(d: int, direction: Direction) -> tuple[Tensor, Tensor]:
     return copied, torch.cat(learned)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A trained operator.
-
-    losses  (train, validation) after every epoch: squared Frobenius distance of blocks of d columns, mean
-    """
-
-    operator: nn.Module
-    losses: list[tuple[float, float]]
-
-
 def block_errors(written: Tensor, exact: Tensor, d: int) -> Tensor:
     """(B, R): squared errors of every row, added over the d columns."""
     off = (written - exact.unsqueeze(1)).square()
     return off.sum(1) * (d / off.shape[1])
 
 
-def fit_operator(
-    operator: nn.Module, pairs: Callable[[int], tuple[Tensor, Tensor]], held_out: tuple[Tensor, Tensor], *,
-    d: int, weight_rows: Tensor, weight_scale: float, epochs: int, batch: int, rate: float,
-    generator: torch.Generator,
-) -> Fitted:  # fmt: skip
-    """Adam with a cosine schedule on the squared Frobenius error.
+class OperatorFit:
+    """Adam with a cosine schedule on the squared Frobenius error, an epoch at a time.
 
-    pairs         (epoch) -> what is seen and what is to be written; may be new every epoch
     weight_rows   rows of the weights, which count 1 / weight_scale^2 times in the loss that is minimised
+    epochs        how many there will be
+    losses        (train, validation) after every epoch: squared Frobenius distance of blocks of d columns, mean
     """
-    importance = torch.ones(held_out[1].shape[1])
-    importance[weight_rows] = weight_scale**-2
-    optimizer = torch.optim.Adam(operator.parameters(), lr=rate)
-    count = len(pairs(0)[0])
-    total, step = epochs * math.ceil(count / batch), 0
-    losses = []
-    for epoch in range(epochs):
-        seen, exact = pairs(epoch)
+
+    def __init__(
+        self, operator: nn.Module, held_out: tuple[Tensor, Tensor], *, d: int, weight_rows: Tensor,
+        weight_scale: float, epochs: int, batch: int, rate: float, generator: torch.Generator,
+    ) -> None:  # fmt: skip
+        self.operator, self.held_out, self.d = operator, held_out, d
+        self.epochs, self.batch, self.rate, self.generator = epochs, batch, rate, generator
+        self.importance = torch.ones(held_out[1].shape[1])
+        self.importance[weight_rows] = weight_scale**-2
+        self.optimizer = torch.optim.Adam(operator.parameters(), lr=rate, fused=True)
+        self.losses: list[tuple[float, float]] = []
+
+    def epoch(self, seen: Tensor, exact: Tensor) -> None:
+        """Go once through pairs of what is seen and what is to be written."""
         summed = 0.0
-        for chosen in torch.randperm(count, generator=generator).split(batch):
-            for group in optimizer.param_groups:
-                warm = min(1.0, (step + 1) / 50)
-                group["lr"] = rate * warm * 0.5 * (1 + math.cos(math.pi * step / total))
-            errors = block_errors(operator(seen[chosen]), exact[chosen], d).mean(0)
-            optimizer.zero_grad()
-            (errors @ importance).backward()
-            nn.utils.clip_grad_norm_(operator.parameters(), 1.0)
-            optimizer.step()
+        batches = torch.randperm(len(seen), generator=self.generator).split(self.batch)
+        for number, chosen in enumerate(batches):
+            self._set_rate(len(self.losses) * len(batches) + number, self.epochs * len(batches))
+            errors = block_errors(self.operator(seen[chosen]), exact[chosen], self.d).mean(0)
+            self.optimizer.zero_grad()
+            (errors @ self.importance).backward()
+            nn.utils.clip_grad_norm_(self.operator.parameters(), 1.0)
+            self.optimizer.step()
             summed += float(errors.detach().sum()) * len(chosen)
-            step += 1
-        losses.append((summed / count, float(mean_errors(operator, held_out, d).sum())))
-    return Fitted(operator, losses)
+        validation = float(mean_errors(self.operator, self.held_out, self.d).sum())
+        self.losses.append((summed / len(seen), validation))
+
+    def _set_rate(self, step: int, steps: int) -> None:
+        for group in self.optimizer.param_groups:
+            warm = min(1.0, (step + 1) / WARM)
+            group["lr"] = self.rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
 @torch.no_grad()

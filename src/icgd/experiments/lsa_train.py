@@ -126,14 +126,14 @@ class LsaTrain(Experiment):
                     "steps": size.steps,
                     **common,
                 }
-                made.append(Cell(key, f"{RUNS}:train_one_step", options, "steps"))
+                made.append(Cell(key, f"{RUNS}:train_one_step", options, ("steps",)))
             for n, k in size.loops:
                 key = {"part": "loop", "n": n, "k": k, "seed": seed}
                 options = {
                     "d": size.d, "n": n, "k": k, "rates": RATES, "rate": 1e-2,
                     "steps": size.steps // 2, **common,
                 }  # fmt: skip
-                made.append(Cell(key, f"{RUNS}:train_looped", options, "steps"))
+                made.append(Cell(key, f"{RUNS}:train_looped", options, ("steps",)))
             made += self._softmax(size, seed, common)
         return made
 
@@ -193,7 +193,7 @@ class LsaTrain(Experiment):
                 },
                 f"{RUNS}:train_chain",
                 {**base, **change},
-                "steps",
+                ("steps",),
             )
             for case, change in cases
         ]
@@ -206,7 +206,7 @@ class LsaTrain(Experiment):
             Cell(
                 {"part": case, "seed": seed}, f"{RUNS}:train_softmax",
                 {"d": size.d, "n": n, "k": steps, "lr": step, **shape, **common, "batch": min(64, size.batch)},
-                "steps",
+                ("steps",),
             )
             for case, steps, step in both
         ]  # fmt: skip

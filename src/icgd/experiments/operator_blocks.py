@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from icgd.layout import Layout, Slot
 
@@ -81,15 +81,28 @@ class Students:
 
 
 def random_students(
-    count: int, d: int, n_layers: int, n_rounds: int, lr: float, generator: torch.Generator
+    count: int,
+    d: int,
+    n_layers: int,
+    n_rounds: int,
+    lr: float,
+    generator: torch.Generator,
+    active: int = 0,
 ) -> Students:
-    """Weights of students and teachers ~ N(0, 1/d), inputs ~ N(0, I)."""
+    """Weights of students and teachers ~ N(0, 1/d), inputs ~ N(0, I).
+
+    active  students of this width, written in d with zeros for the rest; 0: d
+    """
+    active = active or d
     made = [
-        torch.randn(count, n_layers, d, d, generator=generator, dtype=torch.float64) / d**0.5
+        torch.randn(count, n_layers, active, active, generator=generator, dtype=torch.float64)
+        / active**0.5
         for _ in range(2)
     ]
-    inputs = torch.randn(count, n_rounds, d, generator=generator, dtype=torch.float64)
-    return Students(made[0], made[1], inputs, lr)
+    inputs = torch.randn(count, n_rounds, active, generator=generator, dtype=torch.float64)
+    idle = d - active
+    weights, teacher = (nn.functional.pad(w, (0, idle, 0, idle)) for w in made)
+    return Students(weights, teacher, nn.functional.pad(inputs, (0, idle)), lr)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ taken for what was measured on another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from icgd.errors import InvalidFile
 from icgd.experiments.cells import Workplace
-from icgd.training.text import made_up
-from icgd.training.text.pairs import ParallelText, load, save
+from icgd.training.text import debian, made_up
+from icgd.training.text.pairs import Pair, ParallelText, load, save
 from icgd.training.text.vocabulary import Encoded, Vocabulary, learn_vocabulary
 
 _KNOWN: dict[str, ParallelText] = {}
@@ -32,9 +33,10 @@ def keep(name: str, directory: Path) -> None:
 
 
 def kept(origin: str, directory: Path) -> ParallelText | None:
-    """A text of this origin that an earlier run has kept: it goes on with the same one."""
-    paths = sorted(directory.glob(_path(f"{origin}-*", directory).name))
-    return load(paths[0], origin) if paths else None
+    """The last text of this origin that an earlier run has kept: it goes on with the same one."""
+    paths = directory.glob(_path(f"{origin}-*", directory).name)
+    last = max(paths, key=lambda path: (path.stat().st_mtime, path.name), default=None)
+    return None if last is None else load(last, origin)
 
 
 def find(name: str, place: Workplace) -> ParallelText:
@@ -52,6 +54,16 @@ def find(name: str, place: Workplace) -> ParallelText:
             raise InvalidFile(f"{path} has been changed. Remove it, and the text is prepared anew.")
         know(text)
     return _KNOWN[name]
+
+
+def examples(name: str) -> Sequence[Pair]:
+    """Sentences to show translations of, with translations to compare: never ones that are trained on."""
+    return debian.EXAMPLES if is_debian(name) else _KNOWN[name].validation
+
+
+def is_debian(name: str) -> bool:
+    """Whether a text is Debian's."""
+    return name.rpartition("-")[0] == debian.ORIGIN
 
 
 @lru_cache(maxsize=4)

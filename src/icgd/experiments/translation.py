@@ -87,7 +87,9 @@ def train_and_translate(
         "training_seconds": seconds,
         "pairs": len(train),
         "validated": len(validation),
-        "examples": _examples(made, material, most_tokens) if sees_source and place.models else [],
+        "examples": _examples(made, material, text, most_tokens)
+        if sees_source and place.models
+        else [],
     }
 
 
@@ -159,16 +161,18 @@ def _stand_in(n_vocabulary: int, most_tokens: int, validated: int) -> Material:
     return Material(pairs, pairs[:validated], n_vocabulary, [("a", "b")] * len(pairs[:validated]))
 
 
-def _examples(model: LanguageModel, material: Material, most_tokens: int) -> list[dict[str, str]]:
-    """The first sentences and their translations, where there are sentences."""
+def _examples(
+    model: LanguageModel, material: Material, text: str, most_tokens: int
+) -> list[dict[str, str]]:
+    """Some sentences and their translations, where there are sentences."""
     vocabulary = material.vocabulary
     if vocabulary is None:
         return []
-    sources = [source for source, _ in material.validation[:N_EXAMPLES]]
-    made = map(vocabulary.decode, translate(model, sources, most_tokens))
+    shown = vocabulary.encode_pairs(texts.examples(text), most_tokens)[:N_EXAMPLES]
+    made = translate(model, [source for source, _ in shown], most_tokens)
     return [
-        {"source": source, "target": target, "made": said}
-        for (source, target), said in zip(material.sentences, made, strict=False)
+        dict(zip(("source", "target", "made"), map(vocabulary.decode, (*pair, said)), strict=True))
+        for pair, said in zip(shown, made, strict=True)
     ]
 
 

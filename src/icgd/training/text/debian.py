@@ -18,6 +18,25 @@ from icgd.training.text.pairs import Pair, ParallelText, cleaned
 
 ORIGIN = "debian"
 LANGUAGES = ("de", "en")
+EXAMPLES: tuple[Pair, ...] = (
+    (
+        "Dieses Programm zeichnet Kurven aus einer Textdatei.",
+        "This program draws curves from a text file.",
+    ),
+    (
+        "Eine kleine Bibliothek, die Matrizen liest und schreibt.",
+        "A small library that reads and writes matrices.",
+    ),
+    (
+        "Es zeigt das Wetter der nächsten Tage in einem Fenster.",
+        "It shows the weather of the next days in a window.",
+    ),
+    (
+        "Das Paket enthält Beispiele und eine kurze Anleitung.",
+        "The package contains examples and a short guide.",
+    ),
+)
+"""Written for this, to show translations of: results can be passed on without a line of Debian's text."""
 TIME_LIMIT = 300.0
 REMEDY = "Supply sentences of your own: --text pairs.tsv, or --text german.txt --text english.txt."
 
