@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import struct
 
 import pandas as pd
@@ -176,6 +177,22 @@ def test_a_record_that_comes_with_the_package_can_be_judged(name):
     assert record.seeds >= 3
     assert verdict(experiment.claims(record.rows))
     assert experiment.tables(record.rows)
+
+
+def test_all_runs_every_experiment(reproduced, reproduce_smoke, tmp_path):
+    """What is finished is gone through, what is not is run: the same records as one by one."""
+    out, left = tmp_path / "out", "deep-g3"
+    for name in EXPERIMENTS:
+        if name != left:
+            shutil.copytree(reproduced(name).out, out, dirs_exist_ok=True)
+    said = reproduce_smoke("all", out)
+    assert said.exit_code == 0, said.output
+    for name in EXPERIMENTS:
+        n_cells = len(find_experiment(name).cells("smoke"))
+        assert f"{n_cells if name == left else 0} of {n_cells} cells to do" in said.stdout
+        assert str(out / f"{name}-smoke" / PAGE) in said.stdout.replace("\n", "")
+        record = read_record(out / f"{name}-smoke" / RECORD)
+        assert record.rows == reproduced(name).record.rows
 
 
 def test_restart_measures_again_with_the_models_that_are_there(reproduced, tmp_path):

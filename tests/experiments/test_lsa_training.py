@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
+from scipy import special
 
 from icgd.experiments.cells import Workplace
 from icgd.experiments.lsa_chain_model import (
@@ -11,8 +15,9 @@ from icgd.experiments.lsa_chain_model import (
     chain_loss,
     descent,
     fit,
+    hermite_prompts,
+    legendre_prompts,
     outcome_loss,
-    polynomial_prompts,
     recovery,
 )
 from icgd.experiments.lsa_runs import train_chain, train_one_step
@@ -112,14 +117,23 @@ def test_starts_with_common_eigenvectors_and_nothing_else(start):
 
 
 @pytest.mark.parametrize("d", [1, 3, 5])
-def test_features_of_polynomials_are_uncorrelated_and_of_variance_one(d):
-    X = polynomial_prompts(200, 2000, d, generator()).X.flatten(0, 1)
+@pytest.mark.parametrize(
+    ("prompts", "polynomial", "norm", "x_of"),
+    [
+        (hermite_prompts, special.eval_hermitenorm, lambda k: math.factorial(k) ** -0.5, 1.0),
+        (legendre_prompts, special.eval_legendre, lambda k: (2 * k + 1) ** 0.5, 3**-0.5),
+    ],
+)
+def test_features_of_polynomials_are_those_of_scipy_of_variance_one(
+    prompts, polynomial, norm, x_of, d
+):
+    X = prompts(200, 2000, d, generator()).X.flatten(0, 1)
     second = X.T @ X / len(X)
     # He_5 has a heavy tail: its variance is known to a few per cent from as many numbers.
     torch.testing.assert_close(second, torch.eye(d, dtype=torch.float64), atol=0.15, rtol=0)
-    x = X[:, 0]
-    if d > 2:
-        torch.testing.assert_close(X[:, 2], (x**3 - 3 * x) / 6**0.5)
+    x = x_of * X[:, 0].numpy()
+    for k in range(1, d + 1):
+        np.testing.assert_allclose(X[:, k - 1], norm(k) * polynomial(k, x), atol=1e-10)
 
 
 def test_what_is_not_free_does_not_move():
@@ -189,7 +203,7 @@ def test_a_pool_of_prompts_is_drawn_once(tmp_path, monkeypatch):
         asked.append(count)
         return gaussian_prompts(count, *rest)
 
-    monkeypatch.setattr(lsa_runs, "gaussian_prompts", counting)
+    monkeypatch.setitem(lsa_runs.DRAWN, "gaussian", counting)
     train_chain(Workplace(tmp_path), **chain_options(fixed_prompts=7, steps=20))
     assert asked == [7, 200]
     asked.clear()

@@ -125,7 +125,7 @@ def _reproduce(
     with _progress(len(left)) as done:
         record = reproduce(
             experiment, scale, **how,
-            on_done=lambda cell, _: done(" ".join(str(v) for v in cell.key.values())),
+            on_done=lambda cell, _: done(", ".join(f"{k} {v}" for k, v in cell.key.items())),
         )  # fmt: skip
     _show(experiment, record)
     typer.echo(f"Page: {out / f'{experiment.name}-{scale}' / PAGE}")

@@ -77,8 +77,8 @@ SMOKE = OperatorSize(
     wide_students=6, epochs=2, many_epochs=1, long_epochs=2, wide_epochs=1, tested=6, width=16, hidden=16,
 )  # fmt: skip
 OVERNIGHT = OperatorSize(
-    seeds=5, compared=5, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
-    wide_students=1000, epochs=20, many_epochs=40, long_epochs=200, wide_epochs=600, tested=60,
+    seeds=5, compared=3, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
+    wide_students=1000, epochs=20, many_epochs=40, long_epochs=200, wide_epochs=300, tested=60,
     width=128, hidden=512,
 )  # fmt: skip
 

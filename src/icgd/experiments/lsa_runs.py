@@ -22,8 +22,9 @@ from icgd.experiments.lsa_chain_model import (
     chain_loss,
     descent,
     fit,
+    hermite_prompts,
+    legendre_prompts,
     outcome_loss,
-    polynomial_prompts,
     recovery,
 )
 from icgd.nn.attention import attention
@@ -34,11 +35,12 @@ from icgd.verification.lsa_cases import Prompts, gaussian_prompts
 EVALUATION = 2**30
 """Steps are counted from here when prompts are drawn for measuring."""
 Draw = Callable[[int, int], Prompts]
+DRAWN = {"gaussian": gaussian_prompts, "hermite": hermite_prompts, "legendre": legendre_prompts}
 
 
 def _drawing(kind: str, seed: int, n: int, d: int) -> Draw:
     """Prompts of a step: they depend on seed and step alone."""
-    make = polynomial_prompts if kind == "polynomial" else gaussian_prompts
+    make = DRAWN[kind]
     return lambda step, count: make(count, n, d, data_generator(seed, step))
 
 

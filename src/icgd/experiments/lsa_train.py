@@ -177,7 +177,8 @@ class LsaTrain(Experiment):
                 },
             ),
             ("last target w*", {"last_is_target": True}),
-            ("polynomial features", {"kind": "polynomial", "n": 4 * n, "lr": lr / 4}),
+            ("polynomials on [-1, 1]", {"kind": "legendre", "n": 4 * n}),
+            ("polynomials of normals", {"kind": "hermite", "n": 4 * n, "lr": lr / 4}),
             ("online, one prompt a step", {"batch": 1, "rate": 2e-3, "steps": 2 * size.steps}),
         ]
         cases += [(f"{m} prompts in all", {"fixed_prompts": m}) for m in size.pools]
