@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from icgd.experiments.cells import Cell
 from icgd.experiments.drawing import curve, panels, title
 from icgd.experiments.experiment import Claim, Experiment, ResultTable, Row, Rows, Scale, Size
-from icgd.experiments.over_seeds import below, combined, distinct, select, told
+from icgd.experiments.over_seeds import below, combined, distinct, select, smaller, told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -223,6 +223,21 @@ class CotD(Experiment):
                 "the same for wider students",
                 f"off by {told([_off(r) for r in wide])} of the movement",
                 below([_off(r) for r in wide], ROLLED),
+                ours=True,
+            ),
+            Claim(
+                f"so do chains of softmax heads over the spectral grid at d = {wide[0]['d']}",
+                "the same for wider students, by softmax attention alone",
+                f"off by {told([_off(r) for r in select(rows, case=SOFTMAX)])} of the movement",
+                below([_off(r) for r in select(rows, case=SOFTMAX)], ROLLED),
+                ours=True,
+            ),
+            Claim(
+                f"students that grow in training make for better chains at d = {wide[0]['d']}",
+                f"is it better to begin with d = {d}, after as many epochs",
+                f"off by {told([_off(r) for r in select(rows, case=GROWING)])} of the movement against "
+                f"{told([_off(r) for r in wide])}",
+                smaller([_off(r) for r in select(rows, case=GROWING)], [_off(r) for r in wide]),
                 ours=True,
             ),
         ]  # fmt: skip
