@@ -9,8 +9,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from icgd.experiments.cot_d import BEST as WORKS
-from icgd.experiments.cot_d import GROWING, LOSSES, PLAIN, SOFTMAX
+from icgd.experiments.cot_d import LOSSES
+from icgd.experiments.cot_d_blocks import BEST as WORKS
+from icgd.experiments.cot_d_blocks import GROWING, PLAIN, SOFTMAX
 from icgd.experiments.lsa_train import STARTS
 from icgd.experiments.over_seeds import select
 
@@ -44,7 +45,7 @@ def losses_fall_to(part: float) -> Edit:
     def edit(rows) -> None:
         for row in select(rows, case=PLAIN):
             for curve in row["curves"].values():
-                curve[0][1], curve[-1][1] = 3.0, 3.0 * part
+                curve[0][:], curve[-1][:] = [3.0, 3.0], [3.0 * part, 1.0]
 
     return edit
 
@@ -62,13 +63,30 @@ def losses_are(times: float) -> Edit:
     return edit
 
 
+def losses_copied(times: float) -> Edit:
+    """All losses of the plain block below those of a guess that copies, but for the last."""
+
+    def edit(rows) -> None:
+        for row in select(rows, case=PLAIN):
+            row["loss"] = {
+                name: 0.5 * row["baselines"][guess] for name, (guess, _) in LOSSES.items()
+            }
+            row["loss"]["weights"] = times * row["baselines"][LOSSES["weights"][0]]
+
+    return edit
+
+
 def operator_cases() -> list[Told]:
     """Students of the smoke scale are 3 and 4 wide."""
-    learns = "the plain block learns both operators"
+    falls = "losses of the plain block fall"
+    more = "the plain block knows more than to copy rows"
+    nearer = "they end nearer than weights that are left alone"
     multiplies = "one layer that multiplies learns the operators at d = 3"
     plain = "chains of the plain block follow gradient descent"
     made: list[Told] = [
-        ("cot-d", learns, losses_fall_to(0.4), losses_fall_to(0.6)),
+        ("cot-d", falls, losses_fall_to(0.4), losses_fall_to(0.6)),
+        ("cot-d", more, losses_copied(0.9), losses_copied(1.1)),
+        ("cot-d", nearer, chains_off(0.9, case=PLAIN), chains_off(1.1, case=PLAIN)),
         ("cot-d", plain, chains_off(0.14, case=PLAIN), chains_off(0.16, case=PLAIN)),
         ("cot-d", multiplies, losses_are(0.9), losses_are(1.1)),
     ]  # fmt: skip
@@ -100,9 +118,9 @@ def main_chains(loss: float, off: float) -> Edit:
     def edit(rows) -> None:
         spectral = [r for r in select(rows, part="chain") if r["case"].startswith("spectral")]
         for row in spectral:
-            row.update(loss=1e-10, mean=[1.0, 1.0])
+            row.update(loss=1e-10, mean=[1.0, 1.0], off=[0.0, 0.0])
         last = spectral[-1]["case"]
-        set_in({"part": "chain", "case": last}, loss=loss, mean=[1.0 + off, 1.0])(rows)
+        set_in({"part": "chain", "case": last}, loss=loss, off=[off, 0.0])(rows)
 
     return edit
 
@@ -133,11 +151,19 @@ def chain_cases() -> list[Told]:
 
         return edit
 
+    def loops_end_at(times: float) -> Edit:
+        def edit(rows) -> None:
+            set_in({"part": "chain"}, median=[2.0, 2.0])(rows)
+            set_in({"part": "loop"}, median=[2.0 * times, 1.0])(rows)
+
+        return edit
+
     def softmax(error: float) -> Edit:
         return set_in({"part": "softmax chain"}, by_step=[[1.0, error], [1.0, 0.1]])
 
     learned = "Adam on the chain finds gradient descent, in function, from spectral starts"
     one = "without a chain one layer does one step, and no better"
+    looped = "a loop trained on its outcome does as well as the chain"
     stable = "other covariances: the layer follows gradient descent where that is stable"
     return [
         ("lsa-train", learned, main_chains(9e-9, 0.009), main_chains(9e-9, 0.011)),
@@ -152,6 +178,7 @@ def chain_cases() -> list[Told]:
         ),
         ("lsa-train", one, no_chain(0.61), no_chain(0.62)),
         ("lsa-train", "the chain is far better than none", no_chain(4.1), no_chain(3.9)),
+        ("lsa-train", looped, loops_end_at(0.9), loops_end_at(1.1)),
         ("lsa-train", stable, shifted(1.04, 1.0), shifted(1.06, 1.0)),
         ("lsa-train", "and fails with it where it is not", shifted(1.0, 1.9), shifted(1.0, 2.1)),
         ("lsa-train", "softmax attention learns the chain as well", softmax(0.19), softmax(0.21)),

@@ -18,6 +18,7 @@ from icgd.experiments.bridge_resources import (
 )
 from icgd.experiments.deep_h import LEARNERS
 from icgd.experiments.depth import AS_EXACT, FOLDED, SHALLOW
+from icgd.experiments.diffusion import SCORE
 from icgd.experiments.over_seeds import select
 from icgd.experiments.score_learning import DIRECT, EXACT, IN_CONTEXT, TRUTH
 
@@ -28,24 +29,24 @@ Told = tuple[str, str, Edit, Edit]
 # -- deep-h ----------------------------------------------------------------------------------------------
 
 
-def scores_reach(how: str, activation: str, ours: float, theirs: float) -> Edit:
+def scores_reach(how: str, activation: str, target: str, ours: float, theirs: float) -> Edit:
     """R2 of a score in context and directly."""
 
     def edit(rows) -> None:
-        for row in select(rows, how=how, activation=activation):
+        for row in select(rows, how=how, activation=activation, target=target):
             for by, value in ((IN_CONTEXT, ours), (DIRECT, theirs)):
                 row["r2"][by] = [value] * len(row["r2"][by])
 
     return edit
 
 
-def samples_are_off(how: str, activation: str, ours: float) -> Edit:
+def samples_are_off(how: str, activation: str, target: str, ours: float) -> Edit:
     """Energy distances; the exact score's samples have 0.01."""
 
     def edit(rows) -> None:
         for row in select(rows, how=EXACT):
             row["error"] = {EXACT: [0.01], TRUTH: [1e-4]}
-        for row in select(rows, how=how, activation=activation):
+        for row in select(rows, how=how, activation=activation, target=target):
             row["error"] = {IN_CONTEXT: [ours], DIRECT: [ours]}
 
     return edit
@@ -53,12 +54,15 @@ def samples_are_off(how: str, activation: str, ours: float) -> Edit:
 
 def score_cases() -> list[Told]:
     made: list[Told] = []
-    for how, activation in LEARNERS:
-        same, other = (scores_reach(how, activation, v, 0.9) for v in (0.9009, 0.9011))
-        short = f"the {how} learns the score with a {activation} network as direct training does"
+    for how, activation, target in LEARNERS:
+        shown = "" if target == SCORE else ", from noise alone"
+        same, other = (scores_reach(how, activation, target, v, 0.9) for v in (0.9009, 0.9011))
+        short = (
+            f"the {how} learns the score with a {activation} network as direct training does{shown}"
+        )
         made.append(("deep-h", short, same, other))
-        near, far = (samples_are_off(how, activation, v) for v in (0.019, 0.021))
-        short = f"samples by the {how}'s score ({activation}) are good"
+        near, far = (samples_are_off(how, activation, target, v) for v in (0.019, 0.021))
+        short = f"samples by the {how}'s score ({activation}{shown}) are good"
         made.append(("deep-h", short, near, far))
     return made
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import icgd
+from icgd.errors import InvalidParameter
 from icgd.experiments.bridge_resources import log_saving
 from icgd.experiments.cells import Workplace
 from icgd.experiments.depth import (
@@ -30,6 +31,7 @@ from icgd.experiments.depth import (
     squares,
     train_network,
     trained,
+    widest_ball,
     written_balls,
 )
 from icgd.verification.bridge_networks import ball_network, draw, in_ball
@@ -69,8 +71,15 @@ def test_written_balls_keep_what_they_were_written_for_and_no_more(seed):
     row = written_balls(HERE, dimensions=[5, 20], deltas=deltas, seed=seed)
     for errors in row["error"].values():
         for error, delta in zip(errors, deltas, strict=True):
-            # A ramp over half of the doubtful part errs by 1/12 of it in the mean of squares.
-            assert 0.02 * delta < error < 0.1 * delta
+            assert error < delta
+    # No wider than need be: half as many units do not reach it.
+    x = draw("radial", 5000, 5, 3)
+    made = widest_ball(0.01, x)
+    narrow = ball_network(5, max(1, made.widths[1] // 20), 0.5)
+    assert float((made(x) - in_ball(x)).square().mean()) < 0.01
+    assert float((narrow(x) - in_ball(x)).square().mean()) > 0.01
+    with pytest.raises(InvalidParameter, match="delta"):
+        widest_ball(0.0, x)
     units = {d: [count["widths"][1] for count in row["resources"][d]] for d in row["error"]}
     for found in units.values():
         assert found == sorted(found)

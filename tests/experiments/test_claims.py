@@ -398,6 +398,10 @@ def test_every_model_takes_part_in_the_fall_of_errors(reproduced):
 def test_the_verdict_names_every_claim_once(held, said):
     claims = [Claim(short, "", "", holds) for short, holds in zip("abc", held, strict=False)]
     assert verdict(claims) == said
+    # Questions of ours come after, in words of their own.
+    more = [*claims, Claim("q", "", "", True, ours=True), Claim("r", "", "", None, ours=True)]
+    own = "Of our own questions, holds: q. Of our own questions, not decided: r."
+    assert verdict(more) == f"{said} {own}".strip()
 
 
 @pytest.mark.parametrize("name", list(EXPERIMENTS))

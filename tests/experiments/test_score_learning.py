@@ -15,6 +15,8 @@ from icgd.errors import InvalidParameter
 from icgd.experiments.cells import Workplace
 from icgd.experiments.diffusion import (
     F64,
+    NOISE,
+    SCORE,
     TARGET_SCALE,
     draw_mixture,
     exact_score,
@@ -67,7 +69,7 @@ def test_the_score_is_the_slope_of_the_log_density(t):
 
 def test_noised_points_have_the_law_of_their_time():
     n, t = 20_000, 0.7
-    x = noised(draw_mixture(n, source()), torch.full((n,), t, dtype=F64), source(1))
+    x, _ = noised(draw_mixture(n, source()), torch.full((n,), t, dtype=F64), source(1))
     law = law_at(t)
     assert (x.mean(0) - law.mean).abs().max() < 5 * float(law.stddev.max()) / math.sqrt(n)
     torch.testing.assert_close(x.var(0), law.variance, rtol=0.05, atol=0)
@@ -82,6 +84,24 @@ def test_examples_are_inputs_and_a_quarter_of_the_score():
     torch.testing.assert_close(TARGET_SCALE * targets, exact_score(x, t))
     torch.testing.assert_close(score_of(lambda i: i[:, :2])(x, t), TARGET_SCALE * x / 3)
     torch.testing.assert_close(network_inputs(x, t), inputs)
+
+
+@pytest.mark.parametrize("t", [T_0, 0.6, T_1])
+def test_the_mean_of_the_noise_is_the_score(t):
+    """Over many points whose noised places are alike: what denoising score matching rests on."""
+    n = 200_000
+    times = torch.full((n,), t, dtype=F64)
+    x, noise = noised(draw_mixture(n, source()), times, source(1))
+    exact = exact_score(x, times)
+    off = noise - exact
+    # Nothing that is a function of the place is left in the difference.
+    for seen in (torch.ones_like(x), x, exact, x.tanh()):
+        each = off * seen
+        assert (each.mean(0).abs() < 5 * each.std(0) / math.sqrt(n)).all()
+    inputs, targets = score_examples(30, source(), target=NOISE)
+    again, scores = score_examples(30, source())
+    torch.testing.assert_close(inputs, again)
+    assert (targets - scores).abs().min() > 0
 
 
 def test_early_times_are_seen_more_often():
@@ -101,7 +121,7 @@ def test_the_exact_score_leads_back_to_the_law_of_the_earliest_time():
     law = law_at(T_0)
     assert (made.mean(0) - law.mean).abs().max() < 0.1
     torch.testing.assert_close(made.var(0), law.variance, rtol=0.1, atol=0)
-    there = noised(draw_mixture(n, source()), torch.full((n,), T_0, dtype=F64), source(1))
+    there, _ = noised(draw_mixture(n, source()), torch.full((n,), T_0, dtype=F64), source(1))
     normal = torch.randn(n, 2, generator=source(2), dtype=F64)
     distance = energy_distance(made, there)
     assert distance < 0.004 < 0.02 < energy_distance(normal, there)
@@ -165,7 +185,8 @@ def test_a_point_alone_has_no_distance():
 
 def small(**changed):
     told = {
-        "how": STACK, "activation": "gelu", "width": 4, "hidden": 2, "steps": 12, "lr": 0.5, "examples": 10,
+        "how": STACK, "activation": "gelu", "target": SCORE, "width": 4, "hidden": 2, "steps": 12, "lr": 0.5,
+        "examples": 10,
         "early": 2.0, "n_relu": 65, "fresh": 60, "samples": 30, "sampler_steps": 5, "points": 3, "seed": 0,
     }  # fmt: skip
     return learn(HERE, **{**told, **changed})

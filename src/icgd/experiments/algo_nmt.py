@@ -259,7 +259,7 @@ def _examples(rows: Rows) -> ResultTable:
         else "pairs that were not trained on"
     )
     heading = f"Translations of {shown}, token by token the likeliest (seed {seed})"
-    return ResultTable(heading, ("Source", "Translation by people", *KINDS), tuple(lines))
+    return ResultTable(heading, ("Source", "Reference", *KINDS), tuple(lines))
 
 
 def _shown(sentence: str) -> str:

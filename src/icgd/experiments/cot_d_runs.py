@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -59,11 +60,11 @@ def train_operators(
     measured: dict[str, Any] = {"curves": {}, "loss": {}, "baselines": {}}
     operators: dict[str, Operator] = {}
     fits: dict[Direction, OperatorFit] = {}
-    told = {direction: _pairs(held_out, direction) for direction in _DIRECTIONS}
+    unseen = {direction: _pairs(held_out, direction) for direction in _DIRECTIONS}
     for number, direction in enumerate(_DIRECTIONS):
         torch.manual_seed(2 * seed + number)
         fits[direction] = OperatorFit(
-            _build(d, direction, block[direction]), told[direction], d=d,
+            _build(d, direction, block[direction]), unseen[direction], d=d,
             weight_rows=_weight_rows(d, direction), weight_scale=block[direction].get("scale", 1.0),
             epochs=epochs, batch=batch, rate=rate, generator=data_generator(seed, TESTED + 1),
         )  # fmt: skip
@@ -76,12 +77,12 @@ def train_operators(
             fit.epoch(*kept[direction])
     for direction, fit in fits.items():
         rows = _weight_rows(d, direction)
-        errors = mean_errors(fit.operator, told[direction], d)
+        errors = mean_errors(fit.operator, unseen[direction], d)
         measured["curves"][direction] = [list(pair) for pair in fit.losses]
         measured["loss"][direction] = float(errors.sum())
         if len(rows):
             measured["loss"]["weights"] = float(errors[rows].sum())
-        measured["baselines"] |= _baselines(kept[direction], told[direction], direction, d)
+        measured["baselines"] |= _baselines(kept[direction], unseen[direction], direction, d)
         operators[direction] = partial(_written, fit.operator)
     exact: dict[str, Operator] = {
         "forward": partial(exact_forward, d=d),
@@ -148,6 +149,9 @@ def _distances(students: Students, forward: Operator, backward: Operator) -> dic
         true = exact.weights(round_)
         for name, other in (("off", made.weights(round_)), ("moved", students.weights)):
             squared = (true - other).square().sum((1, 2, 3))
+            squared = squared.nan_to_num(
+                nan=math.inf
+            )  # a chain that has overflowed is as far off as can be
             found.setdefault(f"{name}_mean", []).append(float(squared.mean()))
             found.setdefault(f"{name}_median", []).append(float(squared.median()))
     return found

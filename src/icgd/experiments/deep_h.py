@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from icgd.experiments.cells import Cell
+from icgd.experiments.diffusion import NOISE, SCORE
 from icgd.experiments.drawing import COLOURS, curve, panels, title
 from icgd.experiments.experiment import Claim, Experiment, ResultTable, Row, Rows, Scale, Size
 from icgd.experiments.over_seeds import combined, positive, select, smaller, told
@@ -23,7 +24,11 @@ LEARNED = 0.8
 """R2 that a score must reach."""
 FACTOR = 2.0
 """How many times as far as the exact score's samples may be from the mixture."""
-LEARNERS = ((STACK, "gelu"), (STACK, "relu"), (COT, "relu"))
+LEARNERS = (
+    (STACK, "gelu", SCORE), (STACK, "relu", SCORE), (COT, "relu", SCORE), (STACK, "gelu", NOISE),
+    (COT, "relu", NOISE),
+)  # fmt: skip
+"""Construction, activation of the network, what its examples show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +39,7 @@ class ScoreSize(Size):
     examples       in the prompt of the stack
     steps, lr      of gradient descent on all of them, by the stack
     rounds, cot_lr of the chain of thought: a round for an example, each seen once
+    noise_examples, noise_steps, noise_cot_lr  the same where examples show noise instead of the score
     early          how much more often early times are seen: t = T_0 + (T_1 - T_0) u^early
     n_relu         units of each function that a stack fits; ReLU needs one or two, and is exact
     fresh          points on which R2 is measured
@@ -50,6 +56,9 @@ class ScoreSize(Size):
     cot_width: int
     rounds: int
     cot_lr: float
+    noise_examples: int
+    noise_steps: int
+    noise_cot_lr: float
     early: float
     n_relu: int
     fresh: int
@@ -59,20 +68,24 @@ class ScoreSize(Size):
 
 
 SMOKE = ScoreSize(
-    seeds=1, width=4, hidden=2, examples=8, steps=8, lr=0.5, cot_width=4, rounds=20, cot_lr=0.05, early=2.0,
-    n_relu=17, fresh=50, samples=40, sampler_steps=4, points=20,
+    seeds=1, width=4, hidden=2, examples=8, steps=8, lr=0.5, cot_width=4, rounds=20, cot_lr=0.05,
+    noise_examples=16, noise_steps=8, noise_cot_lr=0.02, early=2.0, n_relu=17, fresh=50, samples=40,
+    sampler_steps=4, points=20,
 )  # fmt: skip
 LAPTOP = ScoreSize(
     seeds=3, width=16, hidden=2, examples=256, steps=8000, lr=0.5, cot_width=32, rounds=40_000, cot_lr=0.1,
-    early=2.0, n_relu=65, fresh=4000, samples=4000, sampler_steps=100, points=200,
+    noise_examples=512, noise_steps=4000, noise_cot_lr=0.03, early=2.0, n_relu=65, fresh=4000,
+    samples=4000, sampler_steps=100, points=200,
 )  # fmt: skip
 OVERNIGHT = ScoreSize(
     seeds=5, width=24, hidden=2, examples=512, steps=30_000, lr=0.5, cot_width=64, rounds=200_000, cot_lr=0.05,
-    early=2.0, n_relu=129, fresh=4000, samples=8000, sampler_steps=200, points=200,
+    noise_examples=2048, noise_steps=15_000, noise_cot_lr=0.02, early=2.0, n_relu=129, fresh=4000,
+    samples=8000, sampler_steps=200, points=200,
 )  # fmt: skip
 PAPER = ScoreSize(
     seeds=5, width=32, hidden=2, examples=1024, steps=100_000, lr=0.5, cot_width=64, rounds=400_000,
-    cot_lr=0.05, early=2.0, n_relu=129, fresh=4000, samples=8000, sampler_steps=200, points=200,
+    cot_lr=0.05, noise_examples=8192, noise_steps=50_000, noise_cot_lr=0.02, early=2.0, n_relu=129, fresh=4000,
+    samples=8000, sampler_steps=200, points=200,
 )  # fmt: skip
 
 
@@ -92,7 +105,8 @@ class DeepH(Experiment):
         "score: as printed, outputs are activated and there is neither t nor a bias (errata D19). GELU "
         "stands for the smooth activations that Theorem 1 asks for, ReLU for those Appendix H speaks of.",
         f"The weight gamma(t) of (H.1) is the density of the sampled t in [{T_0}, {T_1}], larger early on; "
-        "R2 is measured on t even there. Targets are exact scores.",
+        "R2 is measured on t even there, against exact scores. Targets are exact scores, or -z / sigma_t "
+        "(denoising score matching), which needs no score but more examples.",
         f"The reverse process starts from N(0, I) at t = {T_1} and ends at t = {T_0}, for every score with "
         "the same noise: the exact score's samples are not quite the mixture either.",
         "The chain of thought is the one-layer softmax construction of COT, which trains ReLU networks with "
@@ -112,64 +126,70 @@ class DeepH(Experiment):
                 "points": size.points, "seed": seed,
             }  # fmt: skip
             made.append(Cell({"how": EXACT, "seed": seed}, f"{work}:sample_exactly", sampling))
-            for how, activation in LEARNERS:
+            for how, activation, target in LEARNERS:
+                key = {"how": how, "activation": activation, "target": target, "seed": seed}
                 options: dict[str, Any] = {
-                    **sampling, "how": how, "activation": activation, "hidden": size.hidden,
-                    "examples": size.examples, "early": size.early, "n_relu": size.n_relu, "fresh": size.fresh,
-                    **_training(size, how),
+                    **sampling, **key, "hidden": size.hidden, "early": size.early, "n_relu": size.n_relu,
+                    "fresh": size.fresh, **_training(size, how, target),
                 }  # fmt: skip
-                key = {"how": how, "activation": activation, "seed": seed}
                 made.append(Cell(key, f"{work}:learn", options, effort=("steps",)))
         return made
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """R2 and weights; distances of samples to the mixture."""
         learned, distances = [], []
-        for how, activation in LEARNERS:
-            found = select(rows, how=how, activation=activation)
+        for how, activation, target in LEARNERS:
+            found = select(rows, how=how, activation=activation, target=target)
             learned.append(
                 (
-                    how, activation, f"{found[0]['steps'][-1]:,}",
+                    how, activation, target, f"{found[0]['steps'][-1]:,}",
                     *(told(_r2(found, by), 5) for by in (IN_CONTEXT, DIRECT)),
                     told([row["apart"][-1] for row in found]),
                 )
             )  # fmt: skip
             distances += [
                 (
-                    f"{how}, {activation}, {by}", told(_distances(found, by)),
-                    told(_times(_distances(found, by), _exact(rows, EXACT))),
+                    f"{how}, {activation}, {target}, {by}", told(_distances(found, by)),
+                    told(_times(_distances(found, by), _exact(rows, EXACT))), told(_at_end(found, by)),
                 )
                 for by in (IN_CONTEXT, DIRECT)
             ]  # fmt: skip
         ones = [
-            (name, told(_exact(rows, name)), told(_times(_exact(rows, name), _exact(rows, EXACT))))
+            (
+                name, told(_exact(rows, name)), told(_times(_exact(rows, name), _exact(rows, EXACT))),
+                told(_at_end(select(rows, how=EXACT), name)),
+            )
             for name in (TRUTH, EXACT)
-        ]
+        ]  # fmt: skip
         return [
             ResultTable(
                 "R2 of the learned score on fresh points, and the largest difference of a weight at the end",
-                ("Construction", "Network", "Steps", "R2 in context", "R2 direct", "Weights differ by"),
+                ("Construction", "Network", "Examples show", "Steps", "R2 in context", "R2 direct",
+                 "Weights differ by"),
                 tuple(learned),
             ),
             ResultTable(
-                "Energy distance of samples to a true sample as large (0 on average for two true samples), "
-                "and how many times that of the exact score's samples it is",
-                ("Samples", "Energy distance", "Times the exact score's"), (*ones, *distances),
+                "Energy distance 2 E|X - Y| - E|X - X'| - E|Y - Y'| of samples to a true sample as large (0 on "
+                "average for two true samples), how many times that of the exact score's samples it is, and "
+                f"the distance to the mixture as it is at t = {T_0}, where all samplers stop",
+                ("Samples", "Energy distance", "Times the exact score's", f"Distance at t = {T_0}"),
+                (*ones, *distances),
             ),
         ]  # fmt: skip
 
     def claims(self, rows: Rows) -> list[Claim]:
         """In context as directly; samples nearly as good as the exact score's."""
-        made = []
-        for how, activation in LEARNERS:
-            found = select(rows, how=how, activation=activation)
+        made, sampled = [], []
+        for how, activation, target in LEARNERS:
+            found = select(rows, how=how, activation=activation, target=target)
             ours, theirs = _r2(found, IN_CONTEXT), _r2(found, DIRECT)
             apart = [abs(a - b) for a, b in zip(ours, theirs, strict=True)]
+            shown = "" if target == SCORE else ", from noise alone"
             made.append(
                 Claim(
-                    f"the {how} learns the score with a {activation} network as direct training does",
-                    f"{how}, {activation}: in-context learning emulates the training of the score network "
-                    f"(here: R2 at least {LEARNED}, and at most {SAME} from that of direct training)",
+                    f"the {how} learns the score with a {activation} network as direct training does{shown}",
+                    f"{how}, {activation}{shown}: in-context learning emulates the training of the score "
+                    f"network (here: R2 at least {LEARNED}, and at most {SAME} from that of direct training)",
                     f"R2 {told(ours, 4)} in context, {told(theirs, 4)} directly; apart by {told(apart)}",
                     combined(
                         [
@@ -179,55 +199,61 @@ class DeepH(Experiment):
                     ),
                 )
             )
-        for how, activation in LEARNERS:
-            found = select(rows, how=how, activation=activation)
             ours, exact = _distances(found, IN_CONTEXT), _exact(rows, EXACT)
-            made.append(
+            sampled.append(
                 Claim(
-                    f"samples by the {how}'s score ({activation}) are good",
-                    f"{how}, {activation}: are samples drawn with the learned score at most {FACTOR:g} times "
-                    "as far from the mixture as those drawn with the exact score?",
-                    f"{told(_times(ours, exact))} times as far: {told(ours)} against {told(exact)}; directly "
-                    f"trained {told(_distances(found, DIRECT))}; two true samples {told(_exact(rows, TRUTH))}",
+                    f"samples by the {how}'s score ({activation}{shown}) are good",
+                    f"{how}, {activation}{shown}: are samples drawn with the learned score at most {FACTOR:g} "
+                    "times as far from the mixture as those drawn with the exact score?",
+                    f"{told(_times(ours, exact))} times as far: {told(ours)} against {told(exact)}, of which "
+                    f"nearly all is that samplers stop at t = {T_0}; from the mixture there "
+                    f"{told(_at_end(found, IN_CONTEXT))} against "
+                    f"{told(_at_end(select(rows, how=EXACT), EXACT))}",
                     smaller(ours, [FACTOR * value for value in exact]),
                     ours=True,
                 )
-            )  # fmt: skip
-        return made
+            )
+        return made + sampled
 
     def draw(self, rows: Rows) -> Figure:
         """Samples of the first seed, and R2 while training."""
-        figure, axes = panels(2, 4, width=2.7, sharey=False)
-        first = {(row["how"], row.get("activation")): row for row in rows if row["seed"] == 0}
+        figure, axes = panels(2, 5, width=2.7, sharey=False)
+        first = {
+            (row["how"], row.get("activation"), row.get("target")): row
+            for row in rows
+            if row["seed"] == 0
+        }
         pictures = [
-            ("true mixture", first[EXACT, None], TRUTH),
-            ("exact score", first[EXACT, None], EXACT),
+            ("true mixture", first[EXACT, None, None], TRUTH),
+            ("exact score", first[EXACT, None, None], EXACT),
             *(
-                (f"{how}, {a}", first[how, a], IN_CONTEXT)
-                for how, a in (*LEARNERS[:1], LEARNERS[2])
+                (f"{learner[0]}, {learner[2]}", first[learner], IN_CONTEXT)
+                for learner in (LEARNERS[0], LEARNERS[2], LEARNERS[4])
             ),
         ]
         for axis, (name, row, by) in zip(axes[0], pictures, strict=True):
             _samples(axis, row, by)
-            title(axis, name if by not in (IN_CONTEXT, DIRECT) else f"{name}, {by}")
-        for axis, (how, activation) in zip(axes[1], LEARNERS, strict=False):
-            found = select(rows, how=how, activation=activation)
+            title(axis, name if by != IN_CONTEXT else f"{name}, {by}")
+        for axis, (how, activation, target) in zip(axes[1], LEARNERS, strict=True):
+            found = select(rows, how=how, activation=activation, target=target)
             for i, by in enumerate((IN_CONTEXT, DIRECT)):
                 curve(axis, found[0]["steps"], [row["r2"][by] for row in found], by, i, i)
             axis.set_xscale("log")
             axis.set_ylim(-0.1, 1)
-            title(axis, f"{how}, {activation}", "steps", "R2")
+            title(axis, f"{how}, {activation}, {target}", "steps", "R2")
             axis.legend(fontsize=8, frameon=False)
-        _samples(axes[1][3], first[LEARNERS[0]], DIRECT)
-        title(axes[1][3], f"{STACK}'s network, {LEARNERS[0][1]}, trained directly")
         return figure
 
 
-def _training(size: ScoreSize, how: str) -> dict[str, Any]:
-    """Width, steps and step size of a construction."""
+def _training(size: ScoreSize, how: str, target: str) -> dict[str, Any]:
+    """Width, examples, steps and step size of a training."""
+    clean = target == SCORE
+    examples = size.examples if clean else size.noise_examples
     if how == STACK:
-        return {"width": size.width, "steps": size.steps, "lr": size.lr}
-    return {"width": size.cot_width, "steps": size.rounds, "lr": size.cot_lr}
+        steps = size.steps if clean else size.noise_steps
+        return {"width": size.width, "examples": examples, "steps": steps, "lr": size.lr}
+    lr = size.cot_lr if clean else size.noise_cot_lr
+    return {"width": size.cot_width, "examples": examples, "steps": size.rounds, "lr": lr}
 
 
 def _r2(rows: Rows, by: str) -> list[float]:
@@ -237,6 +263,11 @@ def _r2(rows: Rows, by: str) -> list[float]:
 
 def _distances(rows: Rows, by: str) -> list[float]:
     return [row["error"][by][0] for row in rows]
+
+
+def _at_end(rows: Rows, by: str) -> list[float]:
+    """Distances to the mixture at the time where samplers stop."""
+    return [row["at_end"][by][0] for row in rows]
 
 
 def _exact(rows: Rows, name: str) -> list[float]:

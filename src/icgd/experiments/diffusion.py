@@ -16,6 +16,7 @@ from torch import Tensor
 from icgd.verification.deep_applications import CENTRES, SPREAD, T_0, T_1, mixture_score
 
 F64 = torch.float64
+SCORE, NOISE = "score", "noise"
 TARGET_SCALE = 4.0
 """Networks learn the score divided by this."""
 Score = Callable[[Tensor, Tensor], Tensor]
@@ -34,10 +35,15 @@ def draw_mixture(n: int, source: torch.Generator) -> Tensor:
     return torch.tensor(CENTRES, dtype=F64)[component] + away
 
 
-def noised(start: Tensor, t: Tensor, source: torch.Generator) -> Tensor:
-    """Where the process has taken points after times t."""
+def noised(start: Tensor, t: Tensor, source: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Where the process has taken points after times t, and the score of that step alone, -z / sigma_t.
+
+    The second needs no score to be known, and its mean given the first is the score of the mixture.
+    """
     a = torch.exp(-t / 2).unsqueeze(1)
-    return a * start + torch.sqrt(1 - a * a) * torch.randn(start.shape, generator=source, dtype=F64)
+    sigma = torch.sqrt(1 - a * a)
+    z = torch.randn(start.shape, generator=source, dtype=F64)
+    return a * start + sigma * z, -z / sigma
 
 
 def network_inputs(x: Tensor, t: Tensor) -> Tensor:
@@ -46,15 +52,18 @@ def network_inputs(x: Tensor, t: Tensor) -> Tensor:
     return torch.cat([x / 3, (t / T_1 - 0.5).unsqueeze(1), constant], dim=1)
 
 
-def score_examples(n: int, source: torch.Generator, early: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Inputs (n, 4) of a network and targets (n, 2), the scores there.
+def score_examples(
+    n: int, source: torch.Generator, early: float = 1.0, target: str = SCORE
+) -> tuple[Tensor, Tensor]:
+    """Inputs (n, 4) of a network and targets (n, 2).
 
-    early  t = T_0 + (T_1 - T_0) u^early with u even on [0, 1]: above 1 early times are seen more often, where
-           the score is hardest; this is a weight gamma(t) of the loss
+    target  SCORE: the score there; NOISE: what denoising score matching has instead, where no score is known
+    early   t = T_0 + (T_1 - T_0) u^early with u even on [0, 1]: above 1 early times are seen more often, where
+            the score is hardest; this is a weight gamma(t) of the loss
     """
     t = T_0 + (T_1 - T_0) * torch.rand(n, generator=source, dtype=F64).pow(early)
-    x = noised(draw_mixture(n, source), t, source)
-    return network_inputs(x, t), exact_score(x, t) / TARGET_SCALE
+    x, noise = noised(draw_mixture(n, source), t, source)
+    return network_inputs(x, t), (exact_score(x, t) if target == SCORE else noise) / TARGET_SCALE
 
 
 def score_of(network: Callable[[Tensor], Tensor]) -> Score:

@@ -138,8 +138,16 @@ def verdict(claims: Sequence[Claim]) -> str:
 
     >>> verdict([Claim("deeper is better", "", "", True), Claim("no decline", "", "", None)])
     'Reproduced: deeper is better. Not decided: no decline.'
+    >>> verdict([Claim("wider is better", "", "", False, ours=True)])
+    'Of our own questions, does not hold: wider is better.'
     """
-    kinds = (("Reproduced", True), ("Not reproduced", False), ("Not decided", None))
-    theirs = [claim for claim in claims if not claim.ours]
-    told = [(word, [c.short for c in theirs if c.holds is holds]) for word, holds in kinds]
-    return " ".join(f"{word}: {'; '.join(found)}." for word, found in told if found)
+    theirs = ("Reproduced", "Not reproduced", "Not decided")
+    ours = tuple(
+        f"Of our own questions, {word}" for word in ("holds", "does not hold", "not decided")
+    )
+    parts = []
+    for words, own in ((theirs, False), (ours, True)):
+        for word, holds in zip(words, (True, False, None), strict=True):
+            found = [c.short for c in claims if c.ours is own and c.holds is holds]
+            parts += [f"{word}: {'; '.join(found)}."] if found else []
+    return " ".join(parts)

@@ -32,34 +32,18 @@ def descent(given: Prompts, lr: float, steps: int) -> Tensor:
     return torch.stack(path, 1)
 
 
-def hermite_prompts(count: int, n: int, d: int, generator: torch.Generator) -> Prompts:
-    """Features x, x^2 - 1, .. of one normal variable, scaled to variance 1: polynomials of degree 1 to d.
-
-    Uncorrelated like N(0, I), but with heavier tails the higher the degree.
-    """
-    x = torch.randn(count, n, generator=generator, dtype=torch.float64)
-    features = [torch.ones_like(x), x]
-    for k in range(1, d):
-        features.append(x * features[-1] - k * features[-2])
-    return _polynomials(
-        [f / math.sqrt(math.factorial(k)) for k, f in enumerate(features)], generator
-    )
-
-
 def legendre_prompts(count: int, n: int, d: int, generator: torch.Generator) -> Prompts:
-    """The same of a variable that is even on [-1, 1]: feature k is at most sqrt(2k + 1)."""
+    """Features of one variable x that is even on [-1, 1]: polynomials of degree 1 to d.
+
+    Those of Legendre, scaled to variance 1: uncorrelated like N(0, I), feature k at most sqrt(2k + 1).
+    """
     x = 2 * torch.rand(count, n, generator=generator, dtype=torch.float64) - 1
     features = [torch.ones_like(x), x]
     for k in range(1, d):
         features.append(((2 * k + 1) * x * features[-1] - k * features[-2]) / (k + 1))
-    return _polynomials([math.sqrt(2 * k + 1) * f for k, f in enumerate(features)], generator)
-
-
-def _polynomials(features: list[Tensor], generator: torch.Generator) -> Prompts:
-    """Prompts of these features but the constant, and weights ~ N(0, I)."""
-    X = torch.stack(features[1:], -1)
-    weights = torch.randn(len(X), X.shape[-1], generator=generator, dtype=torch.float64)
-    return Prompts(X, weights)
+    scaled = [math.sqrt(2 * k + 1) * f for k, f in enumerate(features)][1:]
+    weights = torch.randn(count, d, generator=generator, dtype=torch.float64)
+    return Prompts(torch.stack(scaled, -1), weights)
 
 
 class ChainModel:

@@ -22,7 +22,6 @@ from icgd.experiments.lsa_chain_model import (
     chain_loss,
     descent,
     fit,
-    hermite_prompts,
     legendre_prompts,
     outcome_loss,
     recovery,
@@ -35,7 +34,7 @@ from icgd.verification.lsa_cases import Prompts, gaussian_prompts
 EVALUATION = 2**30
 """Steps are counted from here when prompts are drawn for measuring."""
 Draw = Callable[[int, int], Prompts]
-DRAWN = {"gaussian": gaussian_prompts, "hermite": hermite_prompts, "legendre": legendre_prompts}
+DRAWN = {"gaussian": gaussian_prompts, "legendre": legendre_prompts}
 
 
 def _drawing(kind: str, seed: int, n: int, d: int) -> Draw:
@@ -71,7 +70,7 @@ def train_chain(
         if pool is None:
             return chain_loss(model, draw(step, batch), lr, k, last_is_target)
         chosen = torch.randint(
-            fixed_prompts, (batch,), generator=data_generator(seed, EVALUATION + step)
+            fixed_prompts, (batch,), generator=data_generator(seed, 2 * EVALUATION + step)
         )
         return chain_loss(
             model, Prompts(pool.X[chosen], pool.target[chosen]), lr, k, last_is_target

@@ -7,6 +7,9 @@ from typing import Any
 from icgd.experiments.experiment import ResultTable, Rows
 from icgd.experiments.over_seeds import select, told
 
+SPECTRAL = "spectral"
+RANDOM, ILL = "random start", "badly conditioned start"
+TWO_BLOCKS, ALL_ENTRIES = "plain descent, two blocks", "plain descent, all entries"
 LEARNED = 1e-6
 """A training whose loss is below this has found the algorithm."""
 
@@ -51,9 +54,12 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
     scaling = [
         (
             case,
-            told([r["watched"][0][2] for r in found]),
-            told([r["conditions"][0][0] for r in found]),
-            told([r["conditions"][1][0] for r in found]),
+            *(told([r["watched"][at][2] for r in found]) for at in (0, -1)),
+            *(
+                told([r["conditions"][when][block] for r in found])
+                for block in (0, 1)
+                for when in (0, 1)
+            ),
             _learned_by(found),
         )
         for case in chain_cases(rows)
@@ -98,9 +104,12 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
             tuple(shifts),
         ),
         ResultTable(
-            "How trainings go: norm of the first gradient, condition number of V31 before and after, step "
-            f"at which the loss is below {LEARNED:g}",
-            ("Case", "Gradient", "Condition before", "Condition after", "Learned by step"),
+            "How trainings go: norm of the first and the last gradient, condition numbers of V31 and W13 "
+            f"before and after, step at which the loss is below {LEARNED:g}",
+            (
+                "Case", "Gradient, first", "last", "Condition of V31, before", "after", "Of W13, before",
+                "after", "Learned by step",
+            ),
             tuple(scaling),
         ),
     ]  # fmt: skip
@@ -122,6 +131,6 @@ def _learned_by(rows: Rows) -> str:
     reached = [float(step) for step in steps if step is not None]
     if not reached:
         return "never"
-    return told(reached) + (
+    return told(reached, 5) + (
         "" if len(reached) == len(steps) else f", {len(steps) - len(reached)} never"
     )

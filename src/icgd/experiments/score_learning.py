@@ -16,6 +16,7 @@ from icgd.experiments.diffusion import (
     F64,
     draw_mixture,
     exact_score,
+    noised,
     sample_backwards,
     score_examples,
     score_of,
@@ -24,7 +25,7 @@ from icgd.experiments.two_samples import energy_distance
 from icgd.problems import Weights
 from icgd.reference.network_gd import network_gd_steps
 from icgd.reference.sgd import sgd_rounds, torch_network
-from icgd.verification.deep_applications import r_squared
+from icgd.verification.deep_applications import T_0, r_squared
 
 STACK, COT = "stack", "chain of thought"
 IN_CONTEXT, DIRECT = "in context", "direct"
@@ -36,11 +37,11 @@ FEW = 10
 N_LOOKS = 8
 """Times in a training at which R2 is looked at."""
 # Every purpose has numbers of its own.
-DATA, START, TEST, TRUE, NOISE = range(5)
+DATA, START, TEST, TRUE, SAMPLER, EARLIEST = range(6)
 
 
 def learn(
-    place: Workplace, *, how: str, activation: str, width: int, hidden: int, steps: int, lr: float,
+    place: Workplace, *, how: str, activation: str, target: str, width: int, hidden: int, steps: int, lr: float,
     examples: int, early: float, n_relu: int, fresh: int, samples: int, sampler_steps: int,
     points: int, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
@@ -48,6 +49,7 @@ def learn(
 
     how       "stack": steps of gradient descent on all examples; "chain of thought": a step for every example,
               each seen once, so that there are as many as steps
+    target    what examples show: the score, or the noise that denoising score matching learns it from
     hidden    hidden layers of the network
     fresh     points on which R2 is measured
     samples   of either sampler; a training of fewer steps than the sampler has, by which costs are estimated,
@@ -61,7 +63,7 @@ def learn(
     net = icgd.Network(widths, activation, output="linear", bias=False)
     init = initial_weights(widths, source_of(seed, START))
     inputs, targets = score_examples(
-        steps if how == COT else examples, source_of(seed, DATA), early
+        steps if how == COT else examples, source_of(seed, DATA), early, target
     )
     looks = look_steps(steps)
     program, paths = _paths(how, net, init, (inputs, targets), lr, n_relu, looks)
@@ -78,7 +80,7 @@ def learn(
                 for weights in paths[name].values()
             ]
             score = score_of(network(paths[name][steps]))
-            made[name] = sample_backwards(score, samples, sampler_steps, source_of(seed, NOISE))
+            made[name] = sample_backwards(score, samples, sampler_steps, source_of(seed, SAMPLER))
     return {
         "steps": looks,
         "r2": r2,
@@ -96,16 +98,20 @@ def sample_exactly(
     draw_mixture(samples, source)  # the sample that all are held against
     made = {
         TRUTH: draw_mixture(samples, source),
-        EXACT: sample_backwards(exact_score, samples, sampler_steps, source_of(seed, NOISE)),
+        EXACT: sample_backwards(exact_score, samples, sampler_steps, source_of(seed, SAMPLER)),
     }
     return _judged(made, samples, seed, points)
 
 
 def _judged(made: Mapping[str, Tensor], samples: int, seed: int, points: int) -> dict[str, Any]:
-    """Energy distances to a true sample, and a few points of each."""
+    """Energy distances to a true sample of the mixture, and of where the sampler ends; a few points of each."""
     truth = draw_mixture(samples, source_of(seed, TRUE))
+    source = source_of(seed, EARLIEST)
+    end = torch.full((samples,), T_0, dtype=F64)
+    earliest, _ = noised(draw_mixture(samples, source), end, source)
     return {
         "error": {name: [energy_distance(sample, truth)] for name, sample in made.items()},
+        "at_end": {name: [energy_distance(sample, earliest)] for name, sample in made.items()},
         "points": {name: sample[:points].tolist() for name, sample in made.items()},
     }
 
