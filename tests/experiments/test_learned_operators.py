@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -194,3 +196,79 @@ def test_students_grow_to_the_full_width_in_the_first_half(d, start, epochs):
     assert widths[0] == start
     assert widths == sorted(widths)
     assert all(width == d for width in widths[(epochs + 1) // 2 :])
+
+
+SMALL = {
+    "d": 2, "n_layers": 2, "n_rounds": 3, "lr": LR, "students": 5, "fresh": False, "batch": 4, "epochs": 1,
+    "tested": 8, "tested_layers": [2], "seed": 0,
+}  # fmt: skip
+BLOCKS = {
+    way: {"kind": "products", "heads": 2, "keys": 2, "hidden": 4, "copies": True, "scale": LR}
+    for way in ("forward", "backward")
+}
+
+
+@pytest.mark.parametrize("exact", ["forward", "backward"])
+def test_a_chain_with_one_exact_operator_tells_which_one_errs(tmp_path, monkeypatch, exact):
+    """One operator is written by hand, the other is random: only the second one's place matters."""
+    from icgd.experiments import cot_d_runs
+    from icgd.experiments.cells import Workplace
+
+    # A ramp that 32 bits can tell from its shifted self.
+    by_hand = {"forward": partial(forward_by_hand, tau=1e-3), "backward": backward_by_hand}
+
+    def build(d, direction, told):
+        if direction == exact:
+            return by_hand[direction](d).float()
+        return ProductBlock(
+            d, direction, heads=2, keys=2, hidden=4, copies=True, scale=told["scale"]
+        )
+
+    monkeypatch.setattr(cot_d_runs, "_build", build)
+    found = train_operators(Workplace(tmp_path), block=BLOCKS, rate=0.0, **SMALL)
+    other = "backward" if exact == "forward" else "forward"
+    # What is replaced by the exact operator is the one that errs: then nothing is off.
+    assert found[f"exact_{other}"] < 1e-6
+    assert found[f"exact_{exact}"] == pytest.approx(found["chains"]["2"]["off_mean"][-1], rel=1e-3)
+    assert found[f"exact_{exact}"] > 1e-4
+
+
+def test_distances_and_guesses_are_those_by_hand(tmp_path):
+    from icgd.experiments import cot_d_runs
+    from icgd.experiments.cells import Workplace
+    from icgd.training.trainer import data_generator
+
+    found = train_operators(Workplace(tmp_path), block=BLOCKS, rate=0.0, **SMALL)
+
+    def chain_of(step):
+        return exact_chain(random_students(8, 2, 2, 3, LR, data_generator(0, step)))
+
+    rolled = chain_of(cot_d_runs.TESTED + 1 + 2)
+    moved = [(rolled.weights(r) - rolled.weights(0)).flatten(1).square().sum(1) for r in (1, 2, 3)]
+    told = found["chains"]["2"]
+    assert told["moved_mean"] == pytest.approx([float(m.mean()) for m in moved])
+    assert told["moved_median"] == pytest.approx([float(m.median()) for m in moved])
+    # Of the backward block a guess that copies misses all but the weights before the step.
+    seen, written = chain_of(cot_d_runs.TESTED).backward_pairs()
+    B, F = backward_layout(2), forward_layout(2)
+    before = seen[:, B.width :][:, entries(F, "weight")]
+    stepped = (written[:, entries(B, "weight")] - before).square().sum(1)
+    others = written[:, [*entries(B, "delta"), *entries(B, "signal")]].square().sum(1)
+    guess = found["baselines"]
+    assert guess["weights, copies"] == pytest.approx(2 * float(stepped.mean()), rel=1e-4)
+    expected = 2 * float((stepped + others).mean())
+    assert guess["backward, copies and zeros"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_chain_that_overflows_is_as_far_off_as_can_be():
+    from icgd.experiments.cot_d_runs import _distances
+    from icgd.experiments.operator_blocks import exact_forward
+
+    given = random_students(3, 2, 1, 2, LR, torch.Generator().manual_seed(0))
+
+    def overflowing(seen):
+        return torch.full_like(seen[:, : backward_layout(2).width], float("nan"))
+
+    told = _distances(given, lambda seen: exact_forward(seen, 2), overflowing)
+    assert told["off_mean"] == [float("inf")] * 2
+    assert all(value < float("inf") for value in told["moved_mean"])

@@ -17,8 +17,15 @@ from icgd.experiments.lsa_chain_model import (
     outcome_loss,
     recovery,
 )
-from icgd.experiments.lsa_runs import train_chain, train_one_step
+from icgd.experiments.lsa_runs import (
+    EVALUATION,
+    train_chain,
+    train_looped,
+    train_one_step,
+    train_softmax,
+)
 from icgd.theory.linear_attention import one_step_floor
+from icgd.training.trainer import data_generator
 from icgd.verification.lsa_cases import Prompts, cot_layer, cot_loss, gaussian_prompts
 
 SIZES = [(1, 1, 1), (1, 4, 3), (3, 2, 2), (4, 10, 5)]
@@ -210,3 +217,31 @@ def test_without_a_chain_the_best_is_one_step(tmp_path):
 def test_losses_of_recovery_by_hand():
     given = Prompts(torch.zeros(1, 2, 2, dtype=torch.float64), torch.tensor([[3.0, 4.0]]).double())
     assert recovery(torch.zeros(1, 2), given).tolist() == [12.5]
+
+
+def test_a_loop_trained_on_its_outcome_is_no_worse_than_descent(tmp_path):
+    """Every step size of descent is among its weights."""
+    told = train_looped(
+        Workplace(tmp_path), d=2, n=12, k=3, rates=[0.3, 0.5, 0.7], rate=3e-2, steps=300, batch=64, seed=0,
+        prompts=500,
+    )  # fmt: skip
+    ours, descents = told["mean"]
+    assert ours < 1.02 * descents
+    assert 0.3 < told["learned_rate"] < 1.2
+
+
+def test_a_softmax_layer_learns_a_chain_and_is_held_against_descent(tmp_path):
+    options = {
+        "d": 2, "n": 8, "k": 3, "lr": 0.4, "width": 16, "heads": 2, "hidden": 32, "rate": 5e-3, "batch": 32,
+        "seed": 0, "prompts": 300,
+    }  # fmt: skip
+    little, more = (
+        train_softmax(Workplace(tmp_path), steps=steps, **options) for steps in (2, 400)
+    )
+    fresh = gaussian_prompts(300, 8, 2, data_generator(0, EVALUATION))
+    exact = [float(recovery(w, fresh).mean()) for w in descent(fresh, 0.4, 3).unbind(1)]
+    for told in (little, more):
+        assert told["by_step"][1] == pytest.approx(exact)
+        assert told["by_step"][0][0] == pytest.approx(exact[0])  # from w = 0
+    assert more["by_step"][0][-1] < 0.7 * little["by_step"][0][-1]
+    assert more["watched"][-1][1] < more["watched"][0][1]
