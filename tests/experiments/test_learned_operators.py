@@ -246,6 +246,7 @@ def test_distances_and_guesses_are_those_by_hand(tmp_path):
     rolled = chain_of(cot_d_runs.TESTED + 1 + 2)
     moved = [(rolled.weights(r) - rolled.weights(0)).flatten(1).square().sum(1) for r in (1, 2, 3)]
     told = found["chains"]["2"]
+    assert told["wild"] == [0.0]
     assert told["moved_mean"] == pytest.approx([float(m.mean()) for m in moved])
     assert told["moved_median"] == pytest.approx([float(m.median()) for m in moved])
     # Of the backward block a guess that copies misses all but the weights before the step.
@@ -272,3 +273,25 @@ def test_a_chain_that_overflows_is_as_far_off_as_can_be():
     told = _distances(given, lambda seen: exact_forward(seen, 2), overflowing)
     assert told["off_mean"] == [float("inf")] * 2
     assert all(value < float("inf") for value in told["moved_mean"])
+
+
+def test_students_on_which_sgd_explodes_are_counted_and_left_out_of_means():
+    from icgd.experiments.cot_d_runs import _distances
+    from icgd.experiments.operator_blocks import Students, exact_backward, exact_forward
+
+    given = random_students(6, 2, 1, 4, LR, torch.Generator().manual_seed(1))
+    inputs = given.inputs.clone()
+    inputs[0] *= 30.0  # one of them makes steps of nearly a thousand times their size
+    wild = Students(given.weights, given.teacher, inputs, LR)
+
+    def told(students):
+        return _distances(
+            students, lambda seen: exact_forward(seen, 2), lambda seen: 1.01 * exact_backward(seen, 2, LR)
+        )  # fmt: skip
+
+    some, all_tame = told(wild), told(given)
+    assert all_tame["wild"] == [0.0]
+    assert some["wild"] == pytest.approx([1 / 6])
+    rest = Students(given.weights[1:], given.teacher[1:], given.inputs[1:], LR)
+    assert some["moved_mean"] == pytest.approx(told(rest)["moved_mean"])
+    assert some["off_mean"] == pytest.approx(told(rest)["off_mean"])
