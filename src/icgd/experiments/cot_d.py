@@ -117,8 +117,8 @@ class CotD(Experiment):
             ResultTable(
                 "Roll-outs: |W - W_true|^2 over all layers after the last round, the movement of the true "
                 "weights, and the first in parts of the second, also with one of the two operators exact. "
-                "Means are over students that SGD moves by at most their norm, medians over all; wild is the part of "
-                "students on which SGD itself explodes",
+                "Means are over students that SGD moves by at most their norm, medians over all; wild is the "
+                "part of students on which SGD itself explodes",
                 (*columns, "Mean", "Median", "Moved, mean", "Moved, median", "Part", "Forward exact",
                  "Backward exact", "Wild"),
                 tuple(chains),
