@@ -79,12 +79,12 @@ LAPTOP = ScoreSize(
 )  # fmt: skip
 OVERNIGHT = ScoreSize(
     seeds=5, width=24, hidden=2, examples=512, steps=30_000, lr=0.5, cot_width=64, rounds=200_000, cot_lr=0.05,
-    noise_examples=2048, noise_steps=15_000, noise_cot_lr=0.02, early=2.0, n_relu=129, fresh=4000,
+    noise_examples=1024, noise_steps=15_000, noise_cot_lr=0.02, early=2.0, n_relu=129, fresh=4000,
     samples=8000, sampler_steps=200, points=200,
 )  # fmt: skip
 PAPER = ScoreSize(
     seeds=5, width=32, hidden=2, examples=1024, steps=100_000, lr=0.5, cot_width=64, rounds=400_000,
-    cot_lr=0.05, noise_examples=8192, noise_steps=50_000, noise_cot_lr=0.02, early=2.0, n_relu=129, fresh=4000,
+    cot_lr=0.05, noise_examples=4096, noise_steps=50_000, noise_cot_lr=0.02, early=2.0, n_relu=129, fresh=4000,
     samples=8000, sampler_steps=200, points=200,
 )  # fmt: skip
 

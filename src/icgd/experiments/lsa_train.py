@@ -52,8 +52,8 @@ STARTS = (
 """Case, what is claimed of it, what the summary says, whether it is our question."""
 RATES = [0.3, 0.4, 0.5, 0.6]
 """Steps of gradient descent that a loop is compared with."""
-FLOOR_PROMPTS = 20
-"""How many times as many prompts tell a mean from its floor to a third of a per cent."""
+FLOOR_PROMPTS, MOST_PROMPTS = 20, 40_000
+"""How many times as many prompts tell a mean from its floor to a third of a per cent; and the most of them."""
 FLOOR_TOLERANCE = 0.03
 TRACKS = 0.01
 SHIFT_TRACKS = 0.05
@@ -136,7 +136,7 @@ class LsaTrain(Experiment):
                     "rate": 2e-2,
                     "steps": size.steps,
                     **common,
-                    "prompts": FLOOR_PROMPTS * size.prompts,
+                    "prompts": min(FLOOR_PROMPTS * size.prompts, MOST_PROMPTS),
                 }
                 made.append(Cell(key, f"{RUNS}:train_one_step", options, ("steps",)))
             for n, k in size.loops:
