@@ -179,7 +179,9 @@ def test_new_students_are_others_in_every_epoch(tmp_path):
     }  # fmt: skip
 
     def curves(fresh, epochs, **changed):
-        made = train_operators(Workplace(tmp_path), fresh=fresh, epochs=epochs, **same, **changed)
+        made = train_operators(
+            Workplace(tmp_path, tmp_path), fresh=fresh, epochs=epochs, **same, **changed
+        )
         assert set(made["chains"]) == {"1", "2"}
         return made["curves"]
 

@@ -113,7 +113,7 @@ def _cost_of_work(cell: Cell, device: str) -> _Cost:
         first, more = do(1), 1
         several = do(1 + more)
         while several < min(STANDS_OUT * first, LONG) and more < cell.steps:
-            more *= 2
+            more *= 4
             several = do(1 + more)
     flops, seconds = two - one, max(0.0, several - first) / more
     return _Cost(max(0.0, one - flops), max(0.0, first - seconds), flops, seconds)
