@@ -54,7 +54,7 @@ class OperatorSize(Size):
 
 LAPTOP = OperatorSize(
     seeds=5, compared=3, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
-    wide_students=300, epochs=20, many_epochs=10, long_epochs=40, wide_epochs=50, tested=60, width=128,
+    wide_students=300, epochs=20, many_epochs=10, long_epochs=80, wide_epochs=50, tested=60, width=128,
     hidden=512,
 )  # fmt: skip
 SMOKE = OperatorSize(
