@@ -169,7 +169,7 @@ class AlgoNmt(Experiment):
             Cell(
                 {"model": kind, "text": text, "seed": seed}, work,
                 {**same, "model": size.model(kind), "sees_source": kind != NO_SOURCE, "seed": seed},
-                effort=("steps",),
+                effort=("steps", "batch"),
             )
             for seed in range(size.seeds)
             for kind in MODELS

@@ -33,9 +33,9 @@ class Cell:
     key      what distinguishes it from the others, in plain values: columns of the table
     work     "module:function" of (Workplace, **options) -> numbers; a name, so that it travels
     options  keyword arguments of `work`, as JSON has them
-    effort   options that the time of the work grows with, such as its steps, or epochs and students: a trial
-             with 1 of each and some more of the last tells what all of it will cost; not needed for trainings
-             with a configuration
+    effort   options that the time of the work grows with: its steps, and what a step goes through, such as a
+             batch. A trial with 1 of each and some more of the last tells what all of it will cost; not
+             needed for trainings with a configuration
     """
 
     key: dict[str, Any]
@@ -65,6 +65,13 @@ class Cell:
         config = self.config
         if config is not None:
             return config.training.train_steps
+        return int(self.options[self.effort[0]]) if self.effort else 0
+
+    @property
+    def units(self) -> int:
+        """What the time of the work is proportional to."""
+        if self.config is not None:
+            return self.steps
         return math.prod(int(self.options[name]) for name in self.effort) if self.effort else 0
 
 

@@ -52,12 +52,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Cost:
-    """What a piece of work costs before its first step, and each step."""
+    """What a piece of work costs before its first step, and each unit of it: a step, or a part of one."""
 
     flops: float
     seconds: float
-    flops_per_step: float
-    seconds_per_step: float
+    flops_per_unit: float
+    seconds_per_unit: float
 
 
 def estimate(cells: Sequence[Cell], workers: int, device: str = "cpu") -> Estimate:
@@ -76,8 +76,8 @@ def estimate(cells: Sequence[Cell], workers: int, device: str = "cpu") -> Estima
             )
         cost = known[kind]
         trainings, steps = trainings + 1, steps + count
-        flops += cost.flops + cost.flops_per_step * count
-        seconds += cost.seconds + cost.seconds_per_step * count
+        flops += cost.flops + cost.flops_per_unit * cell.units
+        seconds += cost.seconds + cost.seconds_per_unit * cell.units
     busy = max(1, min(workers, trainings))
     return Estimate(trainings, steps, flops, seconds / busy, workers)
 
@@ -112,7 +112,7 @@ def _cost_of_work(cell: Cell, device: str) -> _Cost:
         one, two = counted(1), counted(2)
         first, more = do(1), 1
         several = do(1 + more)
-        while several < min(STANDS_OUT * first, LONG) and more < cell.steps:
+        while several < min(STANDS_OUT * first, LONG) and more < cell.units:
             more *= 4
             several = do(1 + more)
     flops, seconds = two - one, max(0.0, several - first) / more

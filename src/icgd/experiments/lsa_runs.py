@@ -31,10 +31,16 @@ from icgd.theory.linear_attention import best_step, one_step_floor
 from icgd.training.trainer import data_generator
 from icgd.verification.lsa_cases import Prompts, gaussian_prompts
 
+TIMED_PROMPTS = 4000
 EVALUATION = 2**30
 """Steps are counted from here when prompts are drawn for measuring."""
 Draw = Callable[[int, int], Prompts]
 DRAWN = {"gaussian": gaussian_prompts, "legendre": legendre_prompts}
+
+
+def _measured(place: Workplace, prompts: int) -> int:
+    """Prompts to measure on: few if nobody keeps what is measured, and the cost of a step is asked."""
+    return prompts if place.models is not None else min(prompts, TIMED_PROMPTS)
 
 
 def _drawing(kind: str, seed: int, n: int, d: int) -> Draw:
@@ -60,6 +66,7 @@ def train_chain(
     eigenvalues    keep those of V31 and W13 along the training
     """
     torch.set_num_threads(1)
+    prompts = _measured(place, prompts)
     model = ChainModel(d, start, torch.Generator().manual_seed(seed), free_scale=free_scale)
     if blocks_only:
         model.only_blocks()
@@ -174,6 +181,7 @@ def train_one_step(
 ) -> dict[str, Any]:
     """No chain of thought: one application of the layer, trained on the weights themselves."""
     torch.set_num_threads(1)
+    prompts = _measured(place, prompts)
     model = ChainModel(d, "spectral", torch.Generator().manual_seed(seed))
     draw = _drawing("gaussian", seed, n, d)
     for _ in fit(
@@ -196,6 +204,7 @@ def train_looped(
 ) -> dict[str, Any]:  # fmt: skip
     """A loop of k steps trained on its outcome alone, beside gradient descent with the best of some rates."""
     torch.set_num_threads(1)
+    prompts = _measured(place, prompts)
     model = ChainModel(d, "spectral", torch.Generator().manual_seed(seed))
     model.only_blocks()
     draw = _drawing("gaussian", seed, n, d)
@@ -249,6 +258,7 @@ def train_softmax(
 ) -> dict[str, Any]:  # fmt: skip
     """A softmax layer trained on the chain; without one on the weights themselves (k = 1, lr = 0)."""
     torch.set_num_threads(1)
+    prompts = _measured(place, prompts)
     torch.manual_seed(seed)
     layer = SoftmaxLayer(d, width, heads, hidden)
     tokens = ChainModel(d, "construction", torch.Generator())
