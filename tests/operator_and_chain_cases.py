@@ -84,7 +84,7 @@ def operator_cases() -> list[Told]:
     multiplies = "one layer that multiplies learns the operators at d = 3"
     plain = "chains of the plain block follow gradient descent"
     made: list[Told] = [
-        ("cot-d", falls, losses_fall_to(0.4), losses_fall_to(0.6)),
+        ("cot-d", falls, losses_fall_to(0.97), losses_fall_to(0.99)),
         ("cot-d", more, losses_copied(0.9), losses_copied(1.1)),
         ("cot-d", nearer, chains_off(0.9, case=PLAIN), chains_off(1.1, case=PLAIN)),
         ("cot-d", plain, chains_off(0.14, case=PLAIN), chains_off(0.16, case=PLAIN)),

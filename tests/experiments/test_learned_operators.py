@@ -227,7 +227,7 @@ def test_a_chain_with_one_exact_operator_tells_which_one_errs(tmp_path, monkeypa
         )
 
     monkeypatch.setattr(cot_d_runs, "_build", build)
-    found = train_operators(Workplace(tmp_path), block=BLOCKS, rate=0.0, **SMALL)
+    found = train_operators(Workplace(tmp_path, tmp_path), block=BLOCKS, rate=0.0, **SMALL)
     other = "backward" if exact == "forward" else "forward"
     # What is replaced by the exact operator is the one that errs: then nothing is off.
     assert found[f"exact_{other}"] < 1e-6
@@ -240,7 +240,7 @@ def test_distances_and_guesses_are_those_by_hand(tmp_path):
     from icgd.experiments.cells import Workplace
     from icgd.training.trainer import data_generator
 
-    found = train_operators(Workplace(tmp_path), block=BLOCKS, rate=0.0, **SMALL)
+    found = train_operators(Workplace(tmp_path, tmp_path), block=BLOCKS, rate=0.0, **SMALL)
 
     def chain_of(step):
         return exact_chain(random_students(8, 2, 2, 3, LR, data_generator(0, step)))

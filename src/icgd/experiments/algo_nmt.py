@@ -79,7 +79,7 @@ PAPER = NmtSize(
 )  # fmt: skip
 OVERNIGHT = NmtSize(
     seeds=3, n_layer=1, n_head=4, n_embd=128, init_std=0.09, loops=6, window=3, standard_layers=6,
-    vocabulary=4096, most_tokens=48, steps=8000, batch=32, rate=1e-3, validated=1000,
+    vocabulary=4096, most_tokens=48, steps=4500, batch=32, rate=1e-3, validated=1000,
 )  # fmt: skip
 LAPTOP = NmtSize(
     seeds=3, n_layer=1, n_head=4, n_embd=64, init_std=0.125, loops=4, window=1, standard_layers=4,

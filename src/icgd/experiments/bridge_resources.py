@@ -20,7 +20,7 @@ from icgd.experiments.over_seeds import (
     select,
     smaller,
     told,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,15 +65,15 @@ SMOKE = DepthSize(
 )  # fmt: skip
 LAPTOP = DepthSize(
     seeds=3, units=(24, 48, 96, 192), layers=(1, 2, 3), steps=4000, dimensions=(10, 20),
-    deltas=(0.3, 0.1, 0.03, 0.01, 0.003), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
+    deltas=(0.03, 0.01, 0.003, 0.001), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
 )  # fmt: skip
 OVERNIGHT = DepthSize(
     seeds=5, units=(24, 48, 96, 192, 384, 768), layers=(1, 2, 3), steps=30_000, dimensions=(10, 20, 40),
-    deltas=(0.3, 0.1, 0.03, 0.01, 0.003), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
+    deltas=(0.03, 0.01, 0.003, 0.001), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
 )  # fmt: skip
 PAPER = DepthSize(
     seeds=5, units=(24, 48, 96, 192, 384, 768, 1536), layers=(1, 2, 3), steps=100_000, dimensions=(10, 20, 40),
-    deltas=(0.3, 0.1, 0.03, 0.01, 0.003), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
+    deltas=(0.03, 0.01, 0.003, 0.001), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
 )  # fmt: skip
 
 
@@ -192,9 +192,6 @@ class BridgeResources(Experiment):
                 _draw_trained(axis, rows, target, against)
             _draw_square(row[-1], select(rows, what=SQUARE), against)
         return figure
-
-
-# -- errors and counts -----------------------------------------------------------------------------------
 
 
 def _trained(rows: Rows, target: str, layers: int, units: int) -> list[Row]:
@@ -377,8 +374,7 @@ def _draw_trained(axis: Axes, rows: Rows, target: str, against: str) -> None:
             label = f"{layers} hidden" + (f", {CONSTRUCTIONS[method]}" if len(methods) > 1 else "")
             x = counts if against == "matrices" else units
             curve(axis, x, errors, label, colour, style, marker=".")
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+    _logarithmic(axis, units if against == "units" else ())
     title(axis, NAMES[target], against, "squared error")
     axis.legend(fontsize=6, frameon=False)
 
@@ -388,7 +384,15 @@ def _draw_square(axis: Axes, rows: Rows, against: str) -> None:
     for colour, name in enumerate((AS_EXACT if against == "matrices" else SHALLOW, FOLDED)):
         errors = [row["error"][name] for row in rows]
         curve(axis, rows[0][x_of][name], errors, name, colour, marker=".")
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+    _logarithmic(axis, rows[0][x_of][FOLDED][::2] if against == "units" else ())
     title(axis, "x^2" + (", BRIDGE" if against == "matrices" else ""), against, "largest error")
     axis.legend(fontsize=6, frameon=False)
+
+
+def _logarithmic(axis: Axes, at: Sequence[int]) -> None:
+    """Both axes; the lower one with these ticks and no others, if there are any."""
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    if at:
+        axis.set_xticks(at, [str(value) for value in at])
+        axis.set_xticks([], minor=True)

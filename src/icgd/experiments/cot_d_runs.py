@@ -85,7 +85,8 @@ def train_operators(
         measured["loss"][direction] = float(errors.sum())
         if len(rows):
             measured["loss"]["weights"] = float(errors[rows].sum())
-        measured["baselines"] |= _baselines(kept[direction], unseen[direction], direction, d)
+        if place.models is not None:
+            measured["baselines"] |= _baselines(kept[direction], unseen[direction], direction, d)
         operators[direction] = partial(_written, fit.operator)
     exact: dict[str, Operator] = {
         "forward": partial(exact_forward, d=d),

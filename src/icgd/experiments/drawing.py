@@ -33,7 +33,7 @@ def panels(
         for axis in row:
             axis.grid(alpha=0.25, linewidth=0.6)
             axis.spines[["top", "right"]].set_visible(False)
-            axis.tick_params(labelsize=8)
+            axis.tick_params(labelsize=8, which="both")
     return figure, [list(row) for row in axes]
 
 
