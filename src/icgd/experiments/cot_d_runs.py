@@ -155,8 +155,9 @@ def _distances(students: Students, forward: Operator, backward: Operator) -> dic
     rounds = range(1, students.n_rounds + 1)
 
     def squared(one: Tensor, other: Tensor) -> Tensor:
+        off = (one - other).square().sum((1, 2, 3))
         # A chain that has overflowed is as far off as can be.
-        return (one - other).square().sum((1, 2, 3)).nan_to_num(nan=math.inf)
+        return torch.where(off.isnan(), math.inf, off)
 
     off = [squared(exact.weights(r), made.weights(r)) for r in rounds]
     moved = [squared(exact.weights(r), students.weights) for r in rounds]
