@@ -48,14 +48,12 @@ def priced(name: str, record: Record) -> Record:
     """A record that tells what every scale costs, on this machine if it does not yet."""
     if record.costs:
         return record
-    experiment = EXPERIMENTS[
-        name
-    ]  # without the text of the record, if it had one: none is needed here
-    costs = {
-        scale: estimate(experiment.cells(scale), record.workers).seconds
-        for scale in SCALES
-        if scale != record.scale
-    }
+    # Without the text of the record, if it had one: none is needed here.
+    cells = {s: EXPERIMENTS[name].cells(s) for s in SCALES if s != record.scale}
+    # Scales with the same cells have one cost, not two estimates of it.
+    known = {digest_of(c): c for c in cells.values()}
+    seconds = {key: estimate(c, record.workers).seconds for key, c in known.items()}
+    costs = {scale: seconds[digest_of(c)] for scale, c in cells.items()}
     told = record.model_copy(update={"costs": costs})
     told.write(recorded_path(name))
     return told

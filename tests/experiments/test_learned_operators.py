@@ -117,7 +117,7 @@ def test_attention_over_equal_columns_is_affine():
     """All that is not affine in the plain block is its feed-forward part."""
     torch.manual_seed(0)
     block = PlainBlock(3, width=16, heads=4, hidden=8, normalised=False, positions=False)
-    torch.nn.init.zeros_(block.down.weight)
+    torch.nn.init.zeros_(block.layer.down.weight)
     a, b = (torch.randn(1, 2 * forward_layout(3).width) for _ in range(2))
     between = block(0.3 * a + 0.7 * b)
     torch.testing.assert_close(between, 0.3 * block(a) + 0.7 * block(b))
@@ -235,6 +235,19 @@ def test_a_chain_with_one_exact_operator_tells_which_one_errs(tmp_path, monkeypa
     assert found[f"exact_{exact}"] > 1e-4
 
 
+def test_no_chain_is_written_when_only_the_cost_is_asked(tmp_path, monkeypatch):
+    from icgd.experiments import cot_d_runs
+    from icgd.experiments.cells import Workplace
+    from icgd.experiments.learned_operators import OperatorFit
+
+    trained, epoch = [], OperatorFit.epoch
+    monkeypatch.setattr(OperatorFit, "epoch", lambda *a: trained.append(epoch(*a)))
+    monkeypatch.setattr(cot_d_runs, "roll_out", lambda *_: pytest.fail("a chain was written"))
+    place = Workplace(tmp_path, only_cost=True)
+    assert train_operators(place, block=BLOCKS, rate=1e-3, **SMALL) == {}
+    assert len(trained) == 2 * SMALL["epochs"]
+
+
 def test_distances_and_guesses_are_those_by_hand(tmp_path):
     from icgd.experiments import cot_d_runs
     from icgd.experiments.cells import Workplace
@@ -297,3 +310,5 @@ def test_students_on_which_sgd_explodes_are_counted_and_left_out_of_means():
     rest = Students(given.weights[1:], given.teacher[1:], given.inputs[1:], LR)
     assert some["moved_mean"] == pytest.approx(told(rest)["moved_mean"])
     assert some["off_mean"] == pytest.approx(told(rest)["off_mean"])
+    assert all_tame["off_all"] == pytest.approx(all_tame["off_mean"])
+    assert some["moved_all"][-1] > 10 * some["moved_mean"][-1]

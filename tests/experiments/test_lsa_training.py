@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -145,16 +147,59 @@ def test_what_is_not_free_does_not_move():
         assert float((moved * free).max()) > 0.01
 
 
+@pytest.mark.parametrize("part", [0.1, 10.0])
+def test_long_gradients_are_cut_and_short_ones_are_not(part):
+    """One step of plain descent is as long as its gradient, or as what it is cut to."""
+    given, layer = gaussian_prompts(8, 6, 3, generator()), model(3, "random")
+    before = torch.cat([layer.V.detach().flatten(), layer.W.detach().flatten()])
+    loss = chain_loss(layer, given, 0.3, 2)
+    of_V, of_W = torch.autograd.grad(loss, [layer.V, layer.W])
+    gradient = torch.cat([(of_V * layer.free_V).flatten(), (of_W * layer.free_W).flatten()])
+    clip, rate = part * float(gradient.norm()), 1e-3
+    for _ in fit(
+        layer, lambda _: chain_loss(layer, given, 0.3, 2), steps=1, rate=rate, optimizer="gd", clip=clip
+    ):  # fmt: skip
+        pass
+    after = torch.cat([layer.V.detach().flatten(), layer.W.detach().flatten()])
+    torch.testing.assert_close(
+        before - after, rate * min(part, 1) * gradient, rtol=1e-4, atol=1e-12
+    )
+
+
 def test_a_loss_that_explodes_stops_moving_and_is_told():
-    layer = model(2, "random")
-    seen = list(
-        fit(
-            layer, lambda s: chain_loss(layer, gaussian_prompts(4, 4, 2, generator(s)), 0.3, 2), steps=60,
-            rate=50.0, optimizer="gd", every=1,
-        )
-    )  # fmt: skip
-    assert not all(w.loss < 1e3 for w in seen)
-    assert len(seen) == 61
+    layer, losses, weights = model(2, "random"), [], []
+    for look in fit(
+        layer, lambda s: chain_loss(layer, gaussian_prompts(4, 4, 2, generator(s)), 0.3, 2), steps=60,
+        rate=50.0, optimizer="gd", every=1,
+    ):  # fmt: skip
+        losses.append(look.loss)
+        weights.append(layer.V.detach().clone())
+    assert len(losses) == 61
+    (lost, *_) = [step for step, loss in enumerate(losses) if not math.isfinite(loss)]
+    assert 0 < lost < 60
+    torch.testing.assert_close(weights[-1], weights[lost], rtol=0, atol=0, equal_nan=True)
+    assert not torch.equal(weights[lost], weights[lost - 1])
+
+
+def test_targets_that_do_not_speak_keep_their_column():
+    given, layer = gaussian_prompts(8, 6, 3, generator()), model(3, "random")
+    layer.without_targets()
+    before = layer.V.detach().clone()
+    for _ in fit(layer, lambda _: chain_loss(layer, given, 0.3, 2), steps=5, rate=0.1):
+        pass
+    moved = (layer.V.detach() - before).abs().amax(0)
+    assert float(moved[layer.y]) == 0
+    assert float(moved[layer.x].min()) > 0.01
+
+
+def test_early_steps_are_looked_at_more_often():
+    layer = model(1, "spectral")
+    given = gaussian_prompts(2, 3, 1, generator())
+    for early, steps in ((200, [*range(0, 201, 5), 250, 300, 330]), (0, [*range(0, 301, 50), 330])):
+        looks = fit(
+            layer, lambda _: chain_loss(layer, given, 0.3, 1), steps=330, rate=1e-3, every=50, early=early
+        )  # fmt: skip
+        assert [look.step for look in looks] == steps
 
 
 def chain_options(**changed):
@@ -222,8 +267,8 @@ def test_losses_of_recovery_by_hand():
 def test_a_loop_trained_on_its_outcome_is_no_worse_than_descent(tmp_path):
     """Every step size of descent is among its weights."""
     told = train_looped(
-        Workplace(tmp_path), d=2, n=12, k=3, rates=[0.3, 0.5, 0.7], rate=3e-2, steps=300, batch=64, seed=0,
-        prompts=500,
+        Workplace(tmp_path), d=2, n=12, k=3, rates=[0.3, 0.5, 0.7], rate=3e-2, clip=10.0, steps=300,
+        batch=64, seed=0, prompts=500,
     )  # fmt: skip
     ours, descents = told["mean"]
     assert ours < 1.02 * descents

@@ -40,7 +40,11 @@ def reproduce(
     ] = "joblib",
     workers: Annotated[int, typer.Option(help="Cells run at a time.")] = 2,
     device: Annotated[
-        str, typer.Option(help="Of the trainings: cpu, cuda or cuda:1. Baselines run on the CPU.")
+        str,
+        typer.Option(
+            help="Of the trainings: cpu, cuda or cuda:1. Baselines and experiments with small trainings ("
+            "cot-d, lsa-train, deep-h, bridge-resources) run on the CPU."
+        ),
     ] = "cpu",
     text: Annotated[
         list[Path] | None,
@@ -87,9 +91,12 @@ def reproduce(
         chosen = [*EXPERIMENTS.values()] if name == ALL else [find_experiment(name)]
         for experiment in chosen:
             experiment.size(scale)
+            if name != ALL:
+                experiment.check_device(device)
         chosen = _with_what_they_need(chosen, scale, out, text or [], fetch=not estimate)
         for experiment in chosen:
-            how = {"out": out, "executor": executor, "workers": workers, "device": device}
+            there = "cpu" if experiment.only_cpu else device
+            how = {"out": out, "executor": executor, "workers": workers, "device": there}
             if restart and not estimate:
                 forget(experiment, scale, out)
             _reproduce(experiment, scale, how, only_estimate=estimate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from icgd.experiments.cells import Cell
@@ -64,17 +64,14 @@ SMOKE = DepthSize(
     folds=(1, 6), test_points=200,
 )  # fmt: skip
 LAPTOP = DepthSize(
-    seeds=3, units=(24, 48, 96, 192), layers=(1, 2, 3), steps=4000, dimensions=(10, 20),
+    seeds=3, units=(6, 12, 24, 48, 96, 192), layers=(1, 2, 3), steps=4000, dimensions=(10, 20),
     deltas=(0.03, 0.01, 0.003, 0.001), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
 )  # fmt: skip
 OVERNIGHT = DepthSize(
-    seeds=5, units=(24, 48, 96, 192, 384, 768), layers=(1, 2, 3), steps=30_000, dimensions=(10, 20, 40),
+    seeds=5, units=(6, 12, 24, 48, 96, 192, 384, 768), layers=(1, 2, 3), steps=30_000, dimensions=(10, 20, 40),
     deltas=(0.03, 0.01, 0.003, 0.001), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
 )  # fmt: skip
-PAPER = DepthSize(
-    seeds=5, units=(24, 48, 96, 192, 384, 768, 1536), layers=(1, 2, 3), steps=100_000, dimensions=(10, 20, 40),
-    deltas=(0.03, 0.01, 0.003, 0.001), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
-)  # fmt: skip
+PAPER = replace(OVERNIGHT, units=(*OVERNIGHT.units, 1536), steps=100_000)
 
 
 class BridgeResources(Experiment):
@@ -99,6 +96,7 @@ class BridgeResources(Experiment):
     seeds_differ: ClassVar = (
         "Every seed has points of its own; networks for x^2 are the same for all."
     )
+    only_cpu: ClassVar = True
     sizes: ClassVar = {"smoke": SMOKE, "laptop": LAPTOP, "overnight": OVERNIGHT, "paper": PAPER}
 
     def cells(self, scale: Scale) -> list[Cell]:
@@ -210,7 +208,8 @@ def _matrices(row: Row, method: str) -> int:
 def log_saving(flat: Sequence[tuple[float, float]], deep: Sequence[tuple[float, float]]) -> float:
     """How much cheaper depth is at the accuracy of the best shallow network: log(its price / the deep one's).
 
-    flat, deep  (error, price) of networks; -inf if no deep one is as accurate, NaN if errors are missing
+    flat, deep  (error, price) of networks; -inf if no deep one is as accurate, NaN if errors are missing or if
+                the cheapest deep one that there is still costs more: a smaller one might do
 
     >>> log_saving([(0.5, 8.0), (0.1, 20.0)], [(0.2, 1.0), (0.1, 20.0)]), log_saving([(0.5, 8.0)], [(0.6, 1.0)])
     (0.0, -inf)
@@ -219,6 +218,8 @@ def log_saving(flat: Sequence[tuple[float, float]], deep: Sequence[tuple[float, 
         return math.nan
     error, price = min(flat)
     prices = [cost for reached, cost in deep if reached <= (1 + SLACK) * error]
+    if prices and price < min(prices) == min(cost for _, cost in deep) and len(deep) > 1:
+        return math.nan
     return math.log(price / min(prices)) if prices else -math.inf
 
 

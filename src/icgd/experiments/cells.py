@@ -98,11 +98,13 @@ class Workplace:
     models     where trained models are kept for other experiments that need the same ones; None: in the
                cell's own directory
     device     of trainings; None: as configured
+    only_cost  the cost of a step is asked: what is measured after the last step is left out or cut short
     """
 
     directory: Path
     models: Path | None = None
     device: str | None = None
+    only_cost: bool = False
 
     def model_directory(self, config: Config) -> Path:
         """The directory of a training: the same configuration is trained once."""

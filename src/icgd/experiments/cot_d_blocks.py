@@ -110,19 +110,16 @@ def compared_blocks(size: OperatorSize) -> list[Case]:
     long = {**many, "epochs": size.long_epochs}
     softmax: dict[str, Any] = {"copies": True, "scale": lr, "radius": RADIUS}
     return [
-        ("plain block, no norm", plain(size, normalised=False), {}),
-        ("plain block, positions", plain(size, positions=True), {}),
         (
-            "plain block, new students",
-            plain(size),
-            {**many, "fresh": True, "epochs": size.epochs, "rate": 3e-3},
+            "plain block, no norm, new students",
+            plain(size, normalised=False),
+            {**many, "fresh": True, "rate": 3e-3},
         ),
         ("products", products(d, copies=False), many),
         ("products, copies", products(d, copies=True), many),
         ("products, copies, scaled", products(d, copies=True, scale=lr), many),
         ("softmax products, copies, scaled", products(d, **softmax), many),
         (LONGER, products(d, copies=True, scale=lr), long),
-        (PLAIN, plain(size), {"d": wide, "tested_layers": [size.depths[0]]}),
         (BEST, products(wide, copies=True, scale=lr), wider),
         (SOFTMAX, products(wide, **softmax), wider),
         (GROWING, products(wide, copies=True, scale=lr), {**wider, "grown_from": d}),

@@ -53,15 +53,13 @@ def train_operators(
                    all have width d
     """
     torch.set_num_threads(1)
-    if place.models is None:  # nobody keeps what is measured: the cost of an epoch is asked
-        tested, tested_layers = min(tested, TIMED_STUDENTS), tested_layers[:1]
+    if place.only_cost:
+        tested = min(tested, TIMED_STUDENTS)
 
     def drawn(step: int, count: int, layers: int = n_layers, active: int = d) -> Students:
         return random_students(count, d, layers, n_rounds, lr, data_generator(seed, step), active)
 
     held_out = exact_chain(drawn(TESTED, tested))
-    measured: dict[str, Any] = {"curves": {}, "loss": {}, "baselines": {}}
-    operators: dict[str, Operator] = {}
     fits: dict[Direction, OperatorFit] = {}
     unseen = {direction: _pairs(held_out, direction) for direction in _DIRECTIONS}
     for number, direction in enumerate(_DIRECTIONS):
@@ -78,6 +76,10 @@ def train_operators(
             kept = {direction: _pairs(shown, direction) for direction in _DIRECTIONS}
         for direction, fit in fits.items():
             fit.epoch(*kept[direction])
+    if place.only_cost:
+        return {}
+    measured: dict[str, Any] = {"curves": {}, "loss": {}, "baselines": {}}
+    operators: dict[str, Operator] = {}
     for direction, fit in fits.items():
         rows = _weight_rows(d, direction)
         errors = mean_errors(fit.operator, unseen[direction], d)
@@ -85,8 +87,7 @@ def train_operators(
         measured["loss"][direction] = float(errors.sum())
         if len(rows):
             measured["loss"]["weights"] = float(errors[rows].sum())
-        if place.models is not None:
-            measured["baselines"] |= _baselines(kept[direction], unseen[direction], direction, d)
+        measured["baselines"] |= _baselines(kept[direction], unseen[direction], direction, d)
         operators[direction] = partial(_written, fit.operator)
     exact: dict[str, Operator] = {
         "forward": partial(exact_forward, d=d),
@@ -148,8 +149,9 @@ def _written(operator: nn.Module, seen: Tensor) -> Tensor:
 def _distances(students: Students, forward: Operator, backward: Operator) -> dict[str, list[float]]:
     """|W - W_true|^2, added over layers, after every round; and how far the true weights have moved.
 
-    Means are over tame students, whose weights SGD moves by no more than their own norm; medians over all. Now
-    and then SGD itself explodes, and one such student outweighs a hundred others. `wild` is the part of those.
+    Means are over tame students, whose weights SGD moves by no more than their own norm; medians, and means
+    called `all`, over all. Now and then SGD itself explodes, and one such student outweighs a hundred others.
+    `wild` is the part of those.
     """
     exact, made = exact_chain(students), roll_out(students, forward, backward)
     rounds = range(1, students.n_rounds + 1)
@@ -167,6 +169,7 @@ def _distances(students: Students, forward: Operator, backward: Operator) -> dic
     for name, rows in (("off", off), ("moved", moved)):
         found[f"{name}_mean"] = [float(row[tame].mean()) for row in rows]
         found[f"{name}_median"] = [float(row.median()) for row in rows]
+        found[f"{name}_all"] = [float(row.mean()) for row in rows]
     return found
 
 

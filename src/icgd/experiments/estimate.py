@@ -96,7 +96,7 @@ def _kind_of_work(cell: Cell) -> str:
 def _cost_of_work(cell: Cell, device: str) -> _Cost:
     """From one step of the work and from some more: the difference is the cost of a step."""
     with TemporaryDirectory() as directory, _threads(1):
-        place = Workplace(Path(directory), device=device)
+        place = Workplace(Path(directory), device=device, only_cost=True)
 
         def do(steps: int) -> float:
             started = time.perf_counter()

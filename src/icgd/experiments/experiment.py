@@ -76,6 +76,7 @@ class Experiment(ABC):
     sizes    settings of each scale
     seeds_differ  in what, besides the weights they start from
     takes_text    reads sentences, which a user may supply (`with_text`)
+    only_cpu      its trainings are too small for another device
     more_options  of the command that makes this again
     """
 
@@ -87,6 +88,7 @@ class Experiment(ABC):
     sizes: ClassVar[Mapping[Scale, Size]]
     seeds_differ: ClassVar[str] = "Every seed has prompts of its own."
     takes_text: ClassVar[bool] = False
+    only_cpu: ClassVar[bool] = False
 
     @property
     def more_options(self) -> str:
@@ -97,6 +99,11 @@ class Experiment(ABC):
         """This experiment on sentences of the user's own."""
         names = [str(path) for path in paths]
         raise InvalidParameter("--text", names, f"be left out: {self.name} reads no text")
+
+    def check_device(self, device: str | None) -> None:
+        """Complain about a device that would have no effect."""
+        if self.only_cpu and device not in (None, "cpu"):
+            raise InvalidParameter("--device", device, f"be cpu: {self.name} runs there alone")
 
     def prepared(self, scale: Scale, models: Path, *, fetch: bool = True) -> Experiment:
         """This experiment with all that its cells need, which may be kept in `models`.

@@ -8,15 +8,16 @@ keys L_j k and values L_j v.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from icgd.experiments.operator_blocks import backward_layout, forward_layout
+from icgd.experiments.plain_layer import PlainLayer
 from icgd.gadgets.spectral_head import SpectralHead
 from icgd.nn.attention import attention
+from icgd.training.schedule import cosine
 
 Direction = Literal["forward", "backward"]
 WARM = 50
@@ -34,14 +35,9 @@ class PlainBlock(nn.Module):
     ) -> None:
         super().__init__()
         n_in, n_out = 2 * forward_layout(d).width, forward_layout(d).width
-        self.heads = heads
         self.read_in = nn.Linear(n_in, width)
         self.positions = nn.Parameter(0.02 * torch.randn(d, width)) if positions else None
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
-        self.norms = nn.ModuleList(
-            nn.LayerNorm(width) if normalised else nn.Identity() for _ in range(2)
-        )
+        self.layer = PlainLayer(width, heads=heads, hidden=hidden, normalised=normalised)
         self.read_out = nn.Linear(width, n_out)
 
     def forward(self, seen: Tensor) -> Tensor:
@@ -49,14 +45,7 @@ class PlainBlock(nn.Module):
         h = self.read_in(seen).unsqueeze(1)
         if self.positions is not None:
             h = h + self.positions
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in self.qkv(h).chunk(3, -1)
-        )
-        mixed = attention(q * q.shape[-1] ** -0.5, k, v, kind="softmax")
-        h = self.norms[0](h + self.out(mixed.transpose(1, 2).flatten(2)))
-        h = self.norms[1](h + self.down(torch.relu(self.up(h))))
-        written: Tensor = self.read_out(h)
+        written: Tensor = self.read_out(self.layer(h))
         return written
 
 
@@ -172,7 +161,7 @@ class OperatorFit:
     def _set_rate(self, step: int, steps: int) -> None:
         for group in self.optimizer.param_groups:
             warm = min(1.0, (step + 1) / WARM)
-            group["lr"] = self.rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
+            group["lr"] = self.rate * warm * cosine(step, steps)
 
 
 @torch.no_grad()

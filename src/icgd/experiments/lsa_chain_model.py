@@ -17,6 +17,7 @@ from torch import Tensor
 
 from icgd.constructions.linear_attention_cot import chain_layer, chain_layout
 from icgd.errors import InvalidParameter
+from icgd.training.schedule import cosine
 from icgd.verification.lsa_cases import Prompts
 
 Start = Literal["construction", "spectral", "ill-conditioned", "random"]
@@ -46,21 +47,22 @@ def legendre_prompts(count: int, n: int, d: int, generator: torch.Generator) -> 
     return Prompts(torch.stack(scaled, -1), weights)
 
 
+OFTEN = 5
+"""Steps between looks where much happens."""
+
+
 class ChainModel:
     """V and W of one layer, on prompts of d features; entries outside `free` keep their values."""
 
-    def __init__(
-        self, d: int, start: Start, generator: torch.Generator, *, free_scale: bool = False
-    ) -> None:
+    def __init__(self, d: int, start: Start, generator: torch.Generator) -> None:
         self.d, self.layout = d, chain_layout(d)
         self.x, self.y, self.w, self.one = (
             self.layout.index(name).reshape(-1) for name in ("x", "y", "w", "one")
         )
         self.V, self.W = _started(self, start, generator)
         self.free_V, self.free_W = torch.ones_like(self.V), torch.ones_like(self.W)
-        if not free_scale:
-            # (c V, W / c) is the same model: one entry is fixed, and parameters can be compared.
-            self.free_W[self.y, self.one] = 0.0
+        # (c V, W / c) is the same model: one entry is fixed, and parameters can be compared.
+        self.free_W[self.y, self.one] = 0.0
         for matrix in (self.V, self.W):
             matrix.requires_grad_(True)
 
@@ -80,6 +82,10 @@ class ChainModel:
         self.free_W.zero_()
         self.free_V[self.w.unsqueeze(1), self.x] = 1.0
         self.free_W[self.x.unsqueeze(1), self.w] = 1.0
+
+    def without_targets(self) -> None:
+        """Keep the column of V that targets speak through: its curvature is d^2 times that of V31."""
+        self.free_V[:, self.y] = 0.0
 
     def data_tokens(self, given: Prompts) -> Tensor:
         """(B, n, D)."""
@@ -185,11 +191,15 @@ class Watched:
 
 def fit(
     model: ChainModel, loss_of: Callable[[int], Tensor], *, steps: int, rate: float,
-    optimizer: Literal["adam", "gd"] = "adam", every: int = 50,
+    optimizer: Literal["adam", "gd"] = "adam", every: int = 50, clip: float = math.inf,
+    early: int = 0,
 ) -> Iterator[Watched]:  # fmt: skip
     """Minimise; yields before the first step, every so many steps, and after the last one.
 
     loss_of  the loss of a step, on prompts of its own
+    every    steps between looks
+    early    so many of the first are looked at more often
+    clip     the largest norm of a gradient; longer ones are cut to it
     """
     parameters = [model.V, model.W]
     made: torch.optim.Optimizer = (
@@ -200,17 +210,18 @@ def fit(
     for step in range(steps + 1):
         if optimizer == "adam":
             for group in made.param_groups:
-                group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / steps))
+                group["lr"] = rate * cosine(step, steps)
         made.zero_grad()
         loss = loss_of(step)
         loss.backward()
         for matrix, free in ((model.V, model.free_V), (model.W, model.free_W)):
             assert matrix.grad is not None
             matrix.grad.mul_(free)
-        if step % every == 0 or step == steps:
+        if step % (min(every, OFTEN) if step <= early else every) == 0 or step == steps:
             norm = math.sqrt(
                 sum(float(p.grad.square().sum()) for p in parameters if p.grad is not None)
             )
             yield Watched(step, float(loss.detach()), norm)
         if step < steps and math.isfinite(float(loss.detach())):
+            torch.nn.utils.clip_grad_norm_(parameters, clip)
             made.step()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain as chained
 from typing import TYPE_CHECKING
 
 from icgd.experiments.drawing import curve, panels, title
-from icgd.experiments.experiment import Rows
+from icgd.experiments.experiment import Row, Rows
 from icgd.experiments.lsa_tables import ALL_ENTRIES, ILL, RANDOM, TWO_BLOCKS, chain_cases
 from icgd.experiments.over_seeds import select
 
@@ -63,8 +64,20 @@ def _draw_eigenvalues(axis: Axes, rows: Rows, case: str) -> None:
         for j in range(len(rows[0]["eigenvalues"][0][block])):
             seeds = [[sign * seen[block][j] for seen in r["eigenvalues"]] for r in rows]
             curve(axis, at, seeds, name if j == 0 else "_", block)
+    axis.set_xlim(0, 2 * max(1, *(_settled(row) for row in rows)))
     axis.legend(fontsize=8, frameon=False)
     title(axis, f"eigenvalues, {case}", "step", "eigenvalue")
+
+
+def _settled(row: Row) -> float:
+    """The last step that was looked at with an eigenvalue more than a hundredth from its end."""
+    end = [value for block in row["eigenvalues"][-1] for value in block]
+    moving = [
+        look[0]
+        for look, seen in zip(row["watched"], row["eigenvalues"], strict=True)
+        if max(abs(a - b) for a, b in zip(chained.from_iterable(seen), end, strict=True)) > 0.01
+    ]
+    return float(max(moving, default=0))
 
 
 def _draw_shifts(axis: Axes, rows: Rows) -> None:

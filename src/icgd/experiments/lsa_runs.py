@@ -26,12 +26,14 @@ from icgd.experiments.lsa_chain_model import (
     outcome_loss,
     recovery,
 )
-from icgd.nn.attention import attention
+from icgd.experiments.plain_layer import PlainLayer
 from icgd.theory.linear_attention import best_step, one_step_floor
 from icgd.training.trainer import data_generator
 from icgd.verification.lsa_cases import Prompts, gaussian_prompts
 
-TIMED_PROMPTS = 4000
+TIMED_PROMPTS = 64
+EARLY = 200
+"""Steps in which eigenvalues move most, with Adam."""
 EVALUATION = 2**30
 """Steps are counted from here when prompts are drawn for measuring."""
 Draw = Callable[[int, int], Prompts]
@@ -39,8 +41,8 @@ DRAWN = {"gaussian": gaussian_prompts, "legendre": legendre_prompts}
 
 
 def _measured(place: Workplace, prompts: int) -> int:
-    """Prompts to measure on: few if nobody keeps what is measured, and the cost of a step is asked."""
-    return prompts if place.models is not None else min(prompts, TIMED_PROMPTS)
+    """Prompts to measure on: few if the cost of a step is asked."""
+    return min(prompts, TIMED_PROMPTS) if place.only_cost else prompts
 
 
 def _drawing(kind: str, seed: int, n: int, d: int) -> Draw:
@@ -52,24 +54,27 @@ def _drawing(kind: str, seed: int, n: int, d: int) -> Draw:
 def train_chain(
     place: Workplace, *, d: int, n: int, k: int, lr: float, start: Start, optimizer: Literal["adam", "gd"],
     rate: float, steps: int, batch: int, seed: int, prompts: int, blocks_only: bool = False,
-    free_scale: bool = False, kind: str = "gaussian", fixed_prompts: int = 0,
+    without_targets: bool = False, kind: str = "gaussian", fixed_prompts: int = 0,
     spectra: dict[str, list[float]] | None = None, shifted_n: int = 0, eigenvalues: bool = False,
-    last_is_target: bool = False,
+    last_is_target: bool = False, clip: float = math.inf,
 ) -> dict[str, Any]:  # fmt: skip
     """Train on the chain-of-thought loss and hold the layer against gradient descent.
 
     blocks_only    train V31 and W13 alone
-    free_scale     W24 is trained as well
+    without_targets  all entries are trained but the column of V that targets speak through
     fixed_prompts  so many prompts are drawn once and used in every step; 0: new ones
     spectra        covariances of inputs to test on, as eigenvalues by name, with shifted_n examples
     last_is_target the true weights are the last target
+    clip           the largest norm of a gradient
     eigenvalues    keep those of V31 and W13 along the training
     """
     torch.set_num_threads(1)
     prompts = _measured(place, prompts)
-    model = ChainModel(d, start, torch.Generator().manual_seed(seed), free_scale=free_scale)
+    model = ChainModel(d, start, torch.Generator().manual_seed(seed))
     if blocks_only:
         model.only_blocks()
+    elif without_targets:
+        model.without_targets()
     draw = _drawing(kind, seed, n, d)
     pool = draw(0, fixed_prompts) if fixed_prompts else None
 
@@ -86,8 +91,9 @@ def train_chain(
     watched, curves = [], []
     before = _conditions(model)
     for seen in fit(
-        model, loss_of, steps=steps, rate=rate, optimizer=optimizer, every=max(1, steps // 60)
-    ):
+        model, loss_of, steps=steps, rate=rate, optimizer=optimizer, every=max(1, steps // 60), clip=clip,
+        early=EARLY if eigenvalues else 0,
+    ):  # fmt: skip
         watched.append([seen.step, seen.loss, seen.gradient])
         if eigenvalues:
             curves.append([_eigenvalues(model.V31), _eigenvalues(model.W13)])
@@ -199,18 +205,21 @@ def train_one_step(
 
 
 def train_looped(
-    place: Workplace, *, d: int, n: int, k: int, rates: list[float], rate: float, steps: int, batch: int,
-    seed: int, prompts: int,
+    place: Workplace, *, d: int, n: int, k: int, rates: list[float], rate: float, clip: float, steps: int,
+    batch: int, seed: int, prompts: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """A loop of k steps trained on its outcome alone, beside gradient descent with the best of some rates."""
+    """A loop of k steps trained on its outcome alone, beside gradient descent with the best of some rates.
+
+    clip  of gradients: a single prompt on which the loop diverges would undo what all others have taught
+    """
     torch.set_num_threads(1)
     prompts = _measured(place, prompts)
     model = ChainModel(d, "spectral", torch.Generator().manual_seed(seed))
     model.only_blocks()
     draw = _drawing("gaussian", seed, n, d)
     for _ in fit(
-        model, lambda step: outcome_loss(model, draw(step, batch), k), steps=steps, rate=rate
-    ):
+        model, lambda step: outcome_loss(model, draw(step, batch), k), steps=steps, rate=rate, clip=clip
+    ):  # fmt: skip
         pass
     with torch.no_grad():
         fresh = draw(EVALUATION, prompts)
@@ -230,25 +239,15 @@ class SoftmaxLayer(nn.Module):
     def __init__(self, d: int, width: int, heads: int, hidden: int) -> None:
         super().__init__()
         layout = chain_layout(d)
-        self.heads, self.weights = heads, layout.index("w").reshape(-1)
+        self.weights = layout.index("w").reshape(-1)
         self.read_in = nn.Linear(layout.width, width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.layer = PlainLayer(width, heads=heads, hidden=hidden, causal=True)
         self.read_out = nn.Linear(width, d)
 
     def forward(self, data: Tensor, chain: Tensor) -> Tensor:
         """(B, k, d): the weights after every token of the chain (B, k, D)."""
-        tokens = torch.cat([data, chain], 1)
-        h = self.read_in(tokens)
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in self.qkv(h).chunk(3, -1)
-        )
-        q = q * q.shape[-1] ** -0.5
-        h = h + self.out(attention(q, k, v, kind="softmax", causal=True).transpose(1, 2).flatten(2))
-        h = h + self.down(torch.relu(self.up(h)))
-        n = data.shape[1]
-        moved: Tensor = self.read_out(h[:, n:])
+        h = self.layer(self.read_in(torch.cat([data, chain], 1)))
+        moved: Tensor = self.read_out(h[:, data.shape[1] :])
         return chain[..., self.weights] + moved
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from icgd.experiments.experiment import Row, Rows
+from icgd.experiments.record import DIGITS
 
 ENOUGH = 3
 """Seeds an ordering needs: fewer decide nothing."""
@@ -36,16 +37,28 @@ def told(values: Sequence[float], digits: int = 3) -> str:
 
     >>> told([0.5, 0.25, 1.0]), told([2.0]), told([]), told([math.nan, 3.0])
     ('0.5 (0.25..1)', '2', 'none', '3, 1 of 2 not a number')
+    >>> told([0.5, math.inf, 1.0])
+    '1 (0.5..overflow)'
     """
     there = [value for value in values if not math.isnan(value)]
     if not there:
         return "not a number" if values else "none"
     middle, low, high = (
-        f"{value:.{digits}g}" for value in (statistics.median(there), min(there), max(there))
+        "overflow" if value == math.inf else f"{value:.{digits}g}"
+        for value in (statistics.median(there), min(there), max(there))
     )
     shown = middle if low == high else f"{middle} ({low}..{high})"
     missing = len(values) - len(there)
     return f"{shown}, {missing} of {len(values)} not a number" if missing else shown
+
+
+def told_distance(values: Sequence[float]) -> str:
+    """Distances of numbers that are kept with few digits: equal ones are apart by less than those tell.
+
+    >>> told_distance([0.0, 0.0]), told_distance([0.0, 0.25])
+    ('below 1e-05', '0.125 (0..0.25)')
+    """
+    return told(values) if any(values) else f"below {10.0**-DIGITS:g}"
 
 
 def all_agree(facts: Sequence[bool]) -> bool | None:
@@ -66,9 +79,18 @@ def smaller(first: Sequence[float], second: Sequence[float]) -> bool | None:
 
     >>> smaller([1.0] * 3, [2.0] * 3), smaller([1.0] * 3, [1.001] * 3), smaller([math.nan] * 3, [2.0] * 3)
     (True, None, None)
+    >>> smaller([1.0] * 3, [math.inf] * 3), smaller([math.inf] * 3, [math.inf] * 3)
+    (True, None)
     """
-    pairs = list(zip(first, second, strict=True))
-    return positive([(b - a) / max(abs(a), abs(b), 1e-300) for a, b in pairs], ERROR_MARGIN)
+    pairs = zip(first, second, strict=True)
+    return positive([_relative_gap(a, b) for a, b in pairs], ERROR_MARGIN)
+
+
+def _relative_gap(first: float, second: float) -> float:
+    """How much larger the second is, in parts of the larger one: from -1 to 1 for errors."""
+    if math.isinf(first) or math.isinf(second):
+        return float(second > first) - float(second < first)
+    return (second - first) / max(abs(first), abs(second), 1e-300)
 
 
 def positive(values: Sequence[float], margin: float = R2_MARGIN) -> bool | None:

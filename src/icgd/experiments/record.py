@@ -20,7 +20,7 @@ from icgd.experiments.experiment import Scale
 DIGITS = 5
 """Significant digits that are kept."""
 HUGE = 1e300
-"""Stands for everything above it."""
+"""Stands for infinity in a file: JSON has none."""
 
 
 class Record(BaseModel):
@@ -85,13 +85,15 @@ def recorded(name: str) -> Record | None:
 
 
 def restored(value: Any) -> Any:
-    """None as NaN again, so that numbers are numbers.
+    """None as NaN again and what is huge as infinity, so that numbers are numbers.
 
-    >>> restored({"a": [0.5, None]})
-    {'a': [0.5, nan]}
+    >>> restored({"a": [0.5, None, -1e300]})
+    {'a': [0.5, nan, -inf]}
     """
     if value is None:
         return math.nan
+    if isinstance(value, float) and abs(value) >= HUGE:
+        return math.copysign(math.inf, value)
     if isinstance(value, dict):
         return {k: restored(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -108,7 +110,6 @@ def rounded(value: Any) -> Any:
     if isinstance(value, float):
         if math.isnan(value):
             return None
-        # JSON has no infinity; what diverged stays larger than everything else.
         return float(f"{max(-HUGE, min(HUGE, value)):.{DIGITS}g}")
     if isinstance(value, dict):
         return {k: rounded(v) for k, v in value.items()}

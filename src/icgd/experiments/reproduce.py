@@ -32,6 +32,7 @@ def reproduce(
 
     from icgd._version import __version__
 
+    experiment.check_device(device)
     experiment = experiment.prepared(scale, models_directory(out))
     cells, place = experiment.cells(scale), cells_directory(experiment, scale, out).parent
     place.mkdir(parents=True, exist_ok=True)

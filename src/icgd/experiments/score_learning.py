@@ -32,6 +32,8 @@ IN_CONTEXT, DIRECT = "in context", "direct"
 EXACT, TRUTH = "exact score", "another true sample"
 RADIUS = 24.0
 """Range of pre-activations in which a stack's functions are fitted: samples stray further than examples."""
+RAMP = 2.0**-36
+"""Width of the ramp that stands for the step of ReLU: no unit meets it in a million steps."""
 FEW = 10
 """Points that are enough where nothing is learned."""
 N_LOOKS = 8
@@ -42,8 +44,8 @@ DATA, START, TEST, TRUE, SAMPLER, EARLIEST = range(6)
 
 def learn(
     place: Workplace, *, how: str, activation: str, target: str, width: int, hidden: int, steps: int, lr: float,
-    examples: int, early: float, n_relu: int, fresh: int, samples: int, sampler_steps: int,
-    points: int, seed: int,
+    examples: int, early: float, fresh: int, samples: int, sampler_steps: int, points: int, seed: int,
+    n_relu: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Train in context and directly, then sample with what either has learned.
 
@@ -51,13 +53,13 @@ def learn(
               each seen once, so that there are as many as steps
     target    what examples show: the score, or the noise that denoising score matching learns it from
     hidden    hidden layers of the network
+    n_relu    units of each function that a stack fits
     fresh     points on which R2 is measured
-    samples   of either sampler; a training of fewer steps than the sampler has, by which costs are estimated,
-              is not measured in full
+    samples   of either sampler
     points    samples that are kept for the picture
     """
     torch.set_num_threads(1)
-    if steps < sampler_steps:
+    if place.only_cost:
         fresh, samples = min(fresh, FEW), min(samples, FEW)
     widths = (4, *(width,) * hidden, 2)
     net = icgd.Network(widths, activation, output="linear", bias=False)
@@ -128,7 +130,9 @@ def _paths(
             kept[step] = [(W.clone(), b) for W, b in weights]
 
     if how == STACK:
-        program = icgd.compile(net, icgd.GD(lr=lr), method="stack", n_relu=n_relu, radius=RADIUS)
+        program = icgd.compile(
+            net, icgd.GD(lr=lr), method="stack", n_relu=n_relu, radius=RADIUS, ramp=RAMP
+        )
         program.run(*data, init=init, steps=looks[-1], record=keep)
         exact = network_gd_steps(net.spec, init, *data, lr)
     else:

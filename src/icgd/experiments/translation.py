@@ -88,7 +88,7 @@ def train_and_translate(
         "pairs": len(train),
         "validated": len(validation),
         "examples": _examples(made, material, text, most_tokens)
-        if sees_source and place.models
+        if sees_source and not place.only_cost
         else [],
     }
 
@@ -130,10 +130,10 @@ def with_other_sources(pairs: Sequence[Encoded]) -> list[Encoded]:
 def _material(
     place: Workplace, name: str, n_vocabulary: int, most_tokens: int, validated: int
 ) -> Material:
-    if place.models is None:  # nobody keeps what is measured: the cost of a step is asked
+    if place.only_cost:
         validated = min(validated, _TIMED_PAIRS)
     if name == NO_TEXT:
-        if place.models is not None:
+        if not place.only_cost:
             raise InvalidFile("There is no text to train on: prepare the experiment first.")
         return _stand_in(n_vocabulary, most_tokens, validated)
     texts.find(name, place)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 
 from icgd.errors import InvalidFile, InvalidParameter
 from icgd.training.models.config import ModelConfig
+from icgd.training.schedule import cosine
 from icgd.training.tasks import TaskConfig
 
 
@@ -88,7 +88,7 @@ class TrainingConfig(_Model):
             return rate * (step + 1) / self.warmup_steps
         if self.schedule == "cosine":
             done = (step - self.warmup_steps) / max(1, self.train_steps - self.warmup_steps)
-            return rate * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+            return rate * cosine(done)
         return rate
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from icgd.errors import AssumptionViolated
 from icgd.training.models.language import LanguageModel
+from icgd.training.schedule import cosine
 from icgd.training.text.batches import Rows, endless_batches, rows_of
 from icgd.training.text.vocabulary import END, Encoded
 
@@ -26,7 +27,7 @@ def train_translator(
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
-        lambda step: min(1.0, (step + 1) / max(1, warmup)) * _cosine(step / steps),
+        lambda step: min(1.0, (step + 1) / max(1, warmup)) * cosine(step / steps),
     )
     losses = []
     for _, drawn in zip(range(steps), endless_batches(pairs, batch, seed), strict=False):
@@ -90,8 +91,3 @@ def translate(
             made[i].append(token)
         open_ = [i for i in open_ if made[i][-1] != END and len(made[i]) < most_tokens]
     return [tuple(t for t in tokens if t != END) for tokens in made]
-
-
-def _cosine(done: float) -> float:
-    """From 1 to 0."""
-    return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
