@@ -8,9 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from icgd.cli import app
+from icgd.errors import InvalidParameter
 from icgd.experiments.estimate import duration
-from icgd.experiments.experiment import SCALES
+from icgd.experiments.experiment import SCALES, verdict
+from icgd.experiments.record import recorded
 from icgd.experiments.registry import EXPERIMENTS
+from icgd.experiments.reproduce import reproduce
 
 
 @pytest.fixture
@@ -49,6 +52,7 @@ NAME = next(iter(EXPERIMENTS))
         ([NAME, "--estimate", "--out", "a-file"], ["--out", "a-file"]),
         ([NAME, "--seeds", "5"], ["--seeds"]),
         ([NAME, "deep-g2"], ["deep-g2"]),
+        (["cot-d", "--device", "meta"], ["--device", "'meta'", "be cpu", "cot-d"]),
     ],
     ids=lambda v: " ".join(v)[:30] or "no name",
 )
@@ -73,6 +77,34 @@ def test_a_scale_is_checked_before_anything_is_run_or_timed(here, icgd_command, 
     assert nothing_new(here)
 
 
+def test_another_device_is_for_experiments_that_can_use_it(here, icgd_command, monkeypatch):
+    """`all` runs the others on the CPU, as the help says."""
+    from icgd.cli import reproduce_command
+
+    used = {}
+    monkeypatch.setattr(
+        reproduce_command,
+        "_reproduce",
+        lambda e, _, how, **__: used.update({e.name: how["device"]}),
+    )
+    options = ("--device", "meta", "--scale", "smoke", "--estimate")
+    assert icgd_command("reproduce", "all", *options).exit_code == 0
+    assert list(used) == list(EXPERIMENTS)
+    on_cpu = {name for name, device in used.items() if device == "cpu"}
+    assert set(used.values()) == {"cpu", "meta"}
+    (told,) = re.findall(r"small trainings \(([^)]*)\)", plain_help())
+    assert set(told.split(", ")) == on_cpu
+    with pytest.raises(InvalidParameter, match="--device"):
+        reproduce(EXPERIMENTS["cot-d"], "smoke", out=here / "out", device="meta")
+    assert nothing_new(here)
+
+
+def plain_help() -> str:
+    """The help of the command, on one line."""
+    text = CliRunner().invoke(app, ["reproduce", "--help"], env={"COLUMNS": "300"}).stdout
+    return " ".join(text.replace("│", " ").split())
+
+
 def test_the_list_shows_every_experiment_and_writes_nothing(here):
     said = CliRunner().invoke(app, ["reproduce", "--list"], env={"COLUMNS": "250"})
     assert said.exit_code == 0
@@ -80,6 +112,15 @@ def test_the_list_shows_every_experiment_and_writes_nothing(here):
         (line,) = [x for x in said.stdout.splitlines() if re.search(rf"│ {experiment.name} +│", x)]
         assert f"{experiment.paper}, {experiment.where}" in line
         assert experiment.title in line
+    # What is longer than its column goes on below.
+    shown = said.stdout.split("│")
+    words = {column: " ".join(" ".join(shown[column::6]).split()) for column in (4, 5)}
+    for name in EXPERIMENTS:
+        record = recorded(name)
+        costs = {**record.costs, record.scale: record.seconds}
+        times = " ".join(f"{scale} {duration(costs[scale])}" for scale in SCALES)
+        assert times in words[4]
+        assert verdict(EXPERIMENTS[name].claims(record.rows)) in words[5]
     assert nothing_new(here)
 
 

@@ -28,17 +28,19 @@ def _tool():
 
 TOOL = _tool()
 DOCS, FIGURES, index, page_of = TOOL.DOCS, TOOL.FIGURES, TOOL.index, TOOL.page_of
-RECORDED = [name for name in EXPERIMENTS if recorded(name) is not None]
+every_experiment = pytest.mark.parametrize("name", list(EXPERIMENTS))
+HALF_AN_HOUR = 30
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_records_have_enough_seeds(name):
+@every_experiment
+def test_records_have_enough_seeds_and_took_half_an_hour_at_most(name):
     record = recorded(name)
     assert record.scale == "laptop"
     assert record.seeds >= ENOUGH
+    assert round(record.seconds / 60) <= HALF_AN_HOUR  # minutes, as the page tells them
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@every_experiment
 def test_pages_are_what_the_records_say(name):
     record = recorded(name)
     text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
@@ -47,7 +49,7 @@ def test_pages_are_what_the_records_say(name):
     assert (DOCS / FIGURES / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@every_experiment
 def test_records_are_of_the_settings_of_today(name):
     """A record of another configuration would stand beside settings it was not made with."""
     experiment, record = EXPERIMENTS[name], recorded(name)
@@ -55,7 +57,7 @@ def test_records_are_of_the_settings_of_today(name):
     assert record.settings == rounded(experiment.size(record.scale).settings())
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@every_experiment
 def test_records_tell_what_every_scale_costs(name):
     record = recorded(name)
     assert set(record.costs) | {record.scale} == set(SCALES)
@@ -72,4 +74,4 @@ def test_the_index_lists_all():
 
 def test_no_page_is_left_over():
     pages = {path.stem for path in Path(DOCS).glob("*.md")} - {"index"}
-    assert pages == set(RECORDED)
+    assert pages == set(EXPERIMENTS)

@@ -170,8 +170,6 @@ def test_a_cell_that_is_lost_is_the_only_one_run_again(reproduced, reproduce_smo
 def test_a_record_that_comes_with_the_package_can_be_judged(name):
     """Its verdict is what `--list` shows."""
     record = recorded(name)
-    if record is None:
-        pytest.skip("no record of this experiment yet")
     experiment = find_experiment(name)
     assert record.name == name
     assert record.seeds >= 3
