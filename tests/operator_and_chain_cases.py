@@ -92,7 +92,7 @@ def losses_copied(times: float) -> Edit:
 def operator_cases() -> list[Told]:
     """Students of the smoke scale are 3 and 4 wide."""
     falls = "losses of the plain block fall"
-    more = "the plain block knows more than to copy rows"
+    more = "the plain block knows more than to copy rows, also of the change of weights"
     nearer = "chains of the plain block end nearer than weights that are left alone"
     multiplies = "one layer that multiplies learns the operators at d = 3"
     plain = "chains of the plain block follow gradient descent"

@@ -136,7 +136,7 @@ def depth_cases() -> list[Told]:
     ]
     for target, name in NAMES.items():
         good, bad = (trained_errors(target, e, 0.1) for e in (0.09, 0.11))
-        short = f"depth follows {name} better with as many units"
+        short = f"depth follows {name} better with as many units, 12 of them"
         made.append(("bridge-resources", short, good, bad))
         for method, paper in CONSTRUCTIONS.items():
             good, bad = (trained_prices(target, method, n) for n in (900, 1100))

@@ -53,6 +53,8 @@ NAME = next(iter(EXPERIMENTS))
         ([NAME, "--seeds", "5"], ["--seeds"]),
         ([NAME, "deep-g2"], ["deep-g2"]),
         (["cot-d", "--device", "meta"], ["--device", "'meta'", "be cpu", "cot-d"]),
+        (["cot-d", "--device", "nowhere"], ["--device", "'nowhere'", "be cpu", "cot-d"]),
+        (["deep-g1", "--device", "nowhere"], ["--device", "'nowhere'", "of this machine"]),
     ],
     ids=lambda v: " ".join(v)[:30] or "no name",
 )
@@ -105,22 +107,23 @@ def plain_help() -> str:
     return " ".join(text.replace("│", " ").split())
 
 
-def test_the_list_shows_every_experiment_and_writes_nothing(here):
-    said = CliRunner().invoke(app, ["reproduce", "--list"], env={"COLUMNS": "250"})
+@pytest.mark.parametrize("columns", [60, 80, 250])
+def test_the_list_shows_every_experiment_and_writes_nothing(here, columns):
+    said = CliRunner().invoke(app, ["reproduce", "--list"], env={"COLUMNS": str(columns)})
     assert said.exit_code == 0
-    for experiment in EXPERIMENTS.values():
-        (line,) = [x for x in said.stdout.splitlines() if re.search(rf"│ {experiment.name} +│", x)]
-        assert f"{experiment.paper}, {experiment.where}" in line
-        assert experiment.title in line
-    # What is longer than its column goes on below.
-    shown = said.stdout.split("│")
-    words = {column: " ".join(" ".join(shown[column::6]).split()) for column in (4, 5)}
-    for name in EXPERIMENTS:
+    lines = said.stdout.splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= columns
+    starts = [lines.index(name) for name in EXPERIMENTS]  # a name has a line of its own
+    assert starts == sorted(starts)
+    for (name, experiment), start, end in zip(
+        EXPERIMENTS.items(), starts, [*starts[1:], len(lines)], strict=True
+    ):
+        words = " ".join(" ".join(lines[start:end]).split())
         record = recorded(name)
         costs = {**record.costs, record.scale: record.seconds}
-        times = " ".join(f"{scale} {duration(costs[scale])}" for scale in SCALES)
-        assert times in words[4]
-        assert verdict(EXPERIMENTS[name].claims(record.rows)) in words[5]
+        times = ", ".join(f"{scale} {duration(costs[scale])}" for scale in SCALES)
+        assert f"{experiment.paper}, {experiment.where}: {experiment.title} {times}" in words
+        assert verdict(experiment.claims(record.rows)) in words
     assert nothing_new(here)
 
 

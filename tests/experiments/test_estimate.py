@@ -189,7 +189,8 @@ def test_an_estimate_is_told_in_a_sentence():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (864000, "10.0 days")],
+    [(0, "0 s"), (0.01, "1 s"), (1.4, "1 s"),
+     (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (864000, "10.0 days")],
 )  # fmt: skip
 def test_times_are_told_for_people(seconds, text):
     assert duration(seconds) == text

@@ -86,13 +86,13 @@ def reproduce(
         from icgd.training.trainer import check_device
 
         make_executor(executor, workers)  # complain before any work is done
-        check_device(device)
         check_directory("--out", out)
         chosen = [*EXPERIMENTS.values()] if name == ALL else [find_experiment(name)]
         for experiment in chosen:
             experiment.size(scale)
             if name != ALL:
                 experiment.check_device(device)
+        check_device(device, "--device")
         chosen = _with_what_they_need(chosen, scale, out, text or [], fetch=not estimate)
         for experiment in chosen:
             there = "cpu" if experiment.only_cpu else device
@@ -162,31 +162,27 @@ def _show(experiment: Experiment, record: Record) -> None:
 
 
 def _show_list() -> None:
+    """A block for each experiment: verdicts are too long for the column of a table."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.padding import Padding
 
     from icgd.experiments.estimate import duration
-    from icgd.experiments.experiment import SCALES, verdict
+    from icgd.experiments.experiment import SCALES, verdict_parts
     from icgd.experiments.record import recorded
     from icgd.experiments.registry import EXPERIMENTS
 
-    table = Table()
-    # Names are what has to be typed.
-    for column in ("Name", "Paper", "What", "Time", "Recorded verdict"):
-        table.add_column(column, no_wrap=column == "Name", vertical="top")
+    console = Console(highlight=False, markup=False)
     for experiment in EXPERIMENTS.values():
+        console.print(experiment.name, style="bold")
+        lines = [f"{experiment.paper}, {experiment.where}: {experiment.title}"]
         record = recorded(experiment.name)
-        said, times = "none yet", ""
         if record is not None:
             costs = {**record.costs, record.scale: record.seconds}
-            times = "\n".join(f"{s} {duration(costs[s])}" for s in SCALES if s in costs)
-            said = (
-                f"{record.scale}, {record.seeds} seeds: {verdict(experiment.claims(record.rows))}"
-            )
-        where = f"{experiment.paper}, {experiment.where}"
-        table.add_row(experiment.name, where, experiment.title, times, said)
-    console = Console(highlight=False, markup=False)
-    console.print(table)
+            lines.append(", ".join(f"{s} {duration(costs[s])}" for s in SCALES if s in costs))
+            lines.append(f"Recorded at {record.scale} scale, {record.seeds} seeds.")
+            lines += verdict_parts(experiment.claims(record.rows))
+        for line in lines:
+            console.print(Padding(line, (0, 0, 0, 2), expand=False))
     console.print(
         "Times are those of two cores; of scales that are not recorded, of the trainings alone."
     )

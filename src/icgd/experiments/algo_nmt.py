@@ -188,7 +188,8 @@ class AlgoNmt(Experiment):
         lines.append(("how often each token occurs", "-", told([first["unigram"]]), *["-"] * 4))
         heading = (
             f"Cross-entropy in nats on {first['validated']:,} pairs that were not trained on, "
-            f"{first['pairs']:,} that were: median (range) over seeds"
+            f"{first['pairs']:,} that were, of the text {first['text']} (its name ends with a digest of its "
+            "sentences): median (range) over seeds"
         )
         columns = (
             "Model", "Parameters", "Per token", "Per word", "Per byte", "Per token, other sources",

@@ -143,7 +143,7 @@ class BridgeResources(Experiment):
             deep, flat = (_errors(rows, target, n, largest) for n in (layers, SHALLOW_LAYERS))
             made.append(
                 Claim(
-                    f"depth follows {NAMES[target]} better with as many units",
+                    f"depth follows {NAMES[target]} better with as many units, {largest} of them",
                     f"{NAMES[target]}: deeper networks need fewer units (here: {layers} hidden layers "
                     f"against one, {largest} units)",
                     f"squared error {told(deep)} against {told(flat)}",

@@ -108,10 +108,11 @@ class DeepH(Experiment):
         "R2 is measured on t even there, against exact scores. Targets are exact scores, or -z / sigma_t "
         "(denoising score matching), which needs no score but more examples.",
         f"The reverse process starts from N(0, I) at t = {T_1} and ends at t = {T_0}, for every score with "
-        "the same noise: the exact score's samples are not quite the mixture either.",
+        "the same noise. Nearly all of the distance of the exact score's samples to the mixture is that they "
+        "stop there: a factor of it is a lenient bar, distances to the mixture at that time are told beside.",
         "Steps in context differ from direct ones by rounding, and by the fit of GELU. Step sizes are such "
-        "that this stays small: at 0.5 the stack's training is chaotic after some thousand steps, and R2 comes "
-        "apart.",
+        "that this stays small, but for GELU networks that learn from noise in some seeds: where a training is "
+        "chaotic, as the stack's at 0.5 after some thousand steps, R2 comes apart.",
         "The chain of thought is the one-layer softmax construction of COT, which trains ReLU networks with "
         "one example a round; it sees more examples, each once.",
     )  # fmt: skip

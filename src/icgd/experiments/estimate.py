@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -162,10 +163,10 @@ def _threads(count: int | None) -> Iterator[None]:
 def duration(seconds: float) -> str:
     """A time for people.
 
-    >>> duration(42), duration(600), duration(3 * 3600), duration(10 * 86400)
-    ('42 s', '10 min', '3.0 h', '10.0 days')
+    >>> duration(42), duration(600), duration(3 * 3600), duration(10 * 86400), duration(0.3)
+    ('42 s', '10 min', '3.0 h', '10.0 days', '1 s')
     """
     for unit, name, digits in ((86400.0, "days", 1), (3600.0, "h", 1), (60.0, "min", 0)):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.{digits}f} {name}"
-    return f"{seconds:.0f} s"
+    return f"{max(seconds, math.ceil(min(seconds, 1))):.0f} s"  # what takes time takes a second

@@ -148,6 +148,11 @@ def verdict(claims: Sequence[Claim]) -> str:
     >>> verdict([Claim("wider is better", "", "", False, ours=True)])
     'Of our own questions, does not hold: wider is better.'
     """
+    return " ".join(verdict_parts(claims))
+
+
+def verdict_parts(claims: Sequence[Claim]) -> list[str]:
+    """Its sentences: the paper's claims and our own questions, by what became of them."""
     theirs = ("Reproduced", "Not reproduced", "Not decided")
     ours = tuple(
         f"Of our own questions, {word}" for word in ("holds", "does not hold", "not decided")
@@ -157,4 +162,4 @@ def verdict(claims: Sequence[Claim]) -> str:
         for word, holds in zip(words, (True, False, None), strict=True):
             found = [c.short for c in claims if c.ours is own and c.holds is holds]
             parts += [f"{word}: {'; '.join(found)}."] if found else []
-    return " ".join(parts)
+    return parts

@@ -29,6 +29,7 @@ def lsa_figure(rows: Rows) -> Figure:
         at = [w[0] for w in found[0]["watched"]]
         values = [[max(w[1], 1e-16) for w in r["watched"]] for r in found]
         curve(losses, at, values, case, i, i // 4)
+    losses.set_xscale("symlog", linthresh=100)  # plain descent takes many more steps
     title(losses, "trainings on the chain", "step", "loss")
     for i, case in enumerate(chain_cases(rows)[:2]):
         found = select(rows, part="chain", case=case)

@@ -91,14 +91,14 @@ def check_prompts(config: Config, task: Task) -> None:
     check_device(t.device)
 
 
-def check_device(name: str) -> None:
+def check_device(name: str, called: str = "training.device") -> None:
     """Complain about a device that this machine does not have."""
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:
         reason = " ".join(str(error).split()).split(". ")[0][:100]
         raise InvalidParameter(
-            "training.device", name, "be a device of this machine", remedy=f"Use cpu ({reason})."
+            called, name, "be a device of this machine", remedy=f"Use cpu ({reason})."
         ) from error
 
 
