@@ -52,6 +52,7 @@ NAME = next(iter(EXPERIMENTS))
         ([NAME, "--estimate", "--out", "a-file"], ["--out", "a-file"]),
         ([NAME, "--seeds", "5"], ["--seeds"]),
         ([NAME, "deep-g2"], ["deep-g2"]),
+        (["cot-e", "--list"], ["'cot-e'", "Did you mean cot-d?"]),
         (["cot-d", "--device", "meta"], ["--device", "'meta'", "be cpu", "cot-d"]),
         (["cot-d", "--device", "nowhere"], ["--device", "'nowhere'", "be cpu", "cot-d"]),
         (["deep-g1", "--device", "nowhere"], ["--device", "'nowhere'", "of this machine"]),
@@ -68,6 +69,16 @@ def test_bad_input_is_one_line_and_writes_nothing(here, icgd_command, arguments,
     for word in words:
         assert word in line
     assert nothing_new(here)
+
+
+def test_the_list_of_one_name_shows_that_one(here):
+    def listed(*names: str) -> list[str]:
+        said = CliRunner().invoke(app, ["reproduce", *names, "--list"], env={"COLUMNS": "80"})
+        assert said.exit_code == 0
+        return [line for line in said.stdout.splitlines() if line in EXPERIMENTS]
+
+    assert listed("deep-h") == ["deep-h"]
+    assert listed("all") == listed() == list(EXPERIMENTS)
 
 
 def test_a_scale_is_checked_before_anything_is_run_or_timed(here, icgd_command, monkeypatch):

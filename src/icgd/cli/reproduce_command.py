@@ -62,7 +62,8 @@ def reproduce(
         bool, typer.Option("--estimate", help="Say what it would cost and stop.")
     ] = False,
     list: Annotated[
-        bool, typer.Option("--list", help="Show the experiments and their verdicts, and stop.")
+        bool,
+        typer.Option("--list", help="Show the experiments, or NAME, and their verdicts, and stop."),
     ] = False,
 ) -> None:
     """Run an experiment of a paper: trainings, baselines, figure, table, and what of it reproduced.
@@ -74,7 +75,8 @@ def reproduce(
         from icgd.experiments.registry import EXPERIMENTS, find_experiment
 
         if list:
-            _show_list()
+            named = name not in ("", ALL)
+            _show_list([find_experiment(name)] if named else [*EXPERIMENTS.values()])
             return
         from icgd.errors import InvalidParameter
 
@@ -161,7 +163,7 @@ def _show(experiment: Experiment, record: Record) -> None:
     console.print(f"Work: {duration(record.seconds)} on {record.workers} workers")
 
 
-def _show_list() -> None:
+def _show_list(experiments: Sequence[Experiment]) -> None:
     """A block for each experiment: verdicts are too long for the column of a table."""
     from rich.console import Console
     from rich.padding import Padding
@@ -169,10 +171,9 @@ def _show_list() -> None:
     from icgd.experiments.estimate import duration
     from icgd.experiments.experiment import SCALES, verdict_parts
     from icgd.experiments.record import recorded
-    from icgd.experiments.registry import EXPERIMENTS
 
     console = Console(highlight=False, markup=False)
-    for experiment in EXPERIMENTS.values():
+    for experiment in experiments:
         console.print(experiment.name, style="bold")
         lines = [f"{experiment.paper}, {experiment.where}: {experiment.title}"]
         record = recorded(experiment.name)

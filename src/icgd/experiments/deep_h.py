@@ -111,8 +111,8 @@ class DeepH(Experiment):
         "the same noise. Nearly all of the distance of the exact score's samples to the mixture is that they "
         "stop there: a factor of it is a lenient bar, distances to the mixture at that time are told beside.",
         "Steps in context differ from direct ones by rounding, and by the fit of GELU. Step sizes are such "
-        "that this stays small, but for GELU networks that learn from noise in some seeds: where a training is "
-        "chaotic, as the stack's at 0.5 after some thousand steps, R2 comes apart.",
+        "that this stays small in most trainings; where one is chaotic, as the stack's at 0.5 after some "
+        "thousand steps, weights and R2 come apart, and the table shows it.",
         "The chain of thought is the one-layer softmax construction of COT, which trains ReLU networks with "
         "one example a round; it sees more examples, each once.",
     )  # fmt: skip
