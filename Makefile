@@ -53,6 +53,7 @@ bench: $(STAMP)
 # One thread: sums in another order change last digits, and tests compare the tables.
 docs: $(STAMP)
 	$(ONE_THREAD) $(BIN)/python -m tools.generate_docs
+	$(ONE_THREAD) $(BIN)/python -m tools.generate_verdicts
 	$(ONE_THREAD) $(BIN)/python -m tools.generate_costs
 	$(ONE_THREAD) $(BIN)/python -m tools.docs_figures
 	$(ONE_THREAD) $(BIN)/python -m tools.docs_tutorials

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Train a network in context
 #
-# A frozen transformer layer trains a network that stands in its prompt. This page does it on the diabetes
+# A frozen transformer layer trains a network held in its prompt. This page does it on the diabetes
 # data, looks at what the layer holds, and compares the result with PyTorch.
 
 # %%

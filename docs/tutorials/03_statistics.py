@@ -2,8 +2,8 @@
 # # Linear models: one prompt, one layer, a theorem
 #
 # A frozen softmax layer fits ridge regression, the lasso and logistic regression on the examples in its
-# prompt. This page looks at the prompt and holds a run against the theorem. How to use the same thing through
-# scikit-learn's interface stands in [the tutorial for scikit-learn users](../tutorial_statistics.md).
+# prompt. This page looks at the prompt and holds a run against the theorem. [The tutorial for scikit-learn
+# users](../tutorial_statistics.md) does the same through scikit-learn's interface.
 
 # %%
 import matplotlib.pyplot as plt

@@ -89,7 +89,7 @@ for n_grid in (32, 256):
     check = icgd.verify(hard, X, Y, init=init)
     print(
         f"{n_grid:5} tokens: certified {hard.certificate.sup_error:.0e}, a round {check.max_round_error:.0e}, "
-        f"after {len(check.rounds)} rounds {check.max_error:.0e}, passed {check.passed}"
+        f"after {len(check.rounds)} rounds {check.max_error:.0e}, {check.verdict}"
     )
 
 # %% [markdown]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from icgd.errors import InvalidFile as InvalidFile
     from icgd.errors import InvalidParameter as InvalidParameter
     from icgd.errors import LayoutError as LayoutError
+    from icgd.errors import TooLarge as TooLarge
     from icgd.estimators import InContextLasso as InContextLasso
     from icgd.estimators import InContextLogisticRegression as InContextLogisticRegression
     from icgd.estimators import InContextMLPRegressor as InContextMLPRegressor
@@ -60,6 +61,7 @@ _HOMES = {
     "InvalidFile": "errors",
     "InvalidParameter": "errors",
     "LayoutError": "errors",
+    "TooLarge": "errors",
     "InContextLasso": "estimators",
     "InContextLogisticRegression": "estimators",
     "InContextMLPRegressor": "estimators",
@@ -99,7 +101,12 @@ __all__ = ["__version__", *_HOMES]
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'icgd' has no attribute {name!r}")
+        missing = f"module 'icgd' has no attribute {name!r}"
+        if name[:1].isupper():
+            from icgd.problems.foreign_optimizers import ABSENT, THERE_IS
+
+            missing += f": no construction has that optimizer. {THERE_IS}" if name in ABSENT else ""
+        raise AttributeError(missing)
     if name in ("Program", "Run"):
         # Loading a program from disk needs the compilers to be registered.
         import_module("icgd.constructions")

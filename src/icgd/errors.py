@@ -61,6 +61,27 @@ class InvalidFile(IcgdError, ValueError):
     """A file or directory that is missing, corrupt, or was not written by this package."""
 
 
+class DirectoryInUse(InvalidFile):
+    """A directory that another process is writing to.
+
+    holder  the other process, as its lock names it
+    """
+
+    def __init__(self, directory: object, holder: str) -> None:
+        self.directory, self.holder = str(directory), holder
+        super().__init__(
+            f"{directory} is being written by another process ({holder}). Wait until it has finished, stop it, "
+            "or choose another directory."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DirectoryInUse, (self.directory, self.holder)
+
+
+class TooLarge(IcgdError, MemoryError):
+    """Work that would not fit into memory or would take too long, refused before it began."""
+
+
 def raise_all(violations: Iterable[str]) -> None:
     """Raise one AssumptionViolated carrying every collected violation; do nothing if there is none."""
     collected = tuple(violations)

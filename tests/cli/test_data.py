@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.forked import MB, forked
 
 from icgd.cli.data import make_table, read_csv
 
@@ -79,3 +82,30 @@ def test_notes_say_why_there_is_no_r2(standardize):
     assert "'y'" in constant
     assert "R2 is undefined" in constant
     assert notes(a=[1.0, 1.0], y=[0.1, 0.2], z=[1.0, 2.0]) == ()
+
+
+class TestSizes:
+    """A small file may inflate to any size."""
+
+    def bomb(self, path, megabytes):
+        piece = b"0,0\n" * 2**18
+        with gzip.open(path, "wb") as file:
+            file.write(b"a,b\n")
+            for _ in range(megabytes):
+                file.write(piece)
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+    def test_a_table_is_refused_while_it_inflates(self, tmp_path):
+        path = tmp_path / "bomb.csv.gz"
+        self.bomb(path, 200)
+        assert path.stat().st_size < 1e6
+        got = forked(lambda: read_csv(path), memory=500 * MB, cpu=5)
+        assert got.error == "TooLarge", got.message
+        assert str(path) in got.message
+        assert "500 MB are available" in got.message
+        assert got.peak < 50 * MB
+
+    def test_an_ordinary_one_passes(self, tmp_path):
+        path = tmp_path / "ordinary.csv.gz"
+        self.bomb(path, 1)
+        assert read_csv(path).shape == (2**18, 2)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import icgd
-from icgd.cli.output import staged
+from icgd.atomic import only_writer, staged
 from icgd.errors import AssumptionViolated, InvalidFile
 
 FILES = {
@@ -225,3 +225,22 @@ def test_ctrl_c_for_real(here):
     assert stdout == ""
     assert stderr.splitlines() == ["icgd: interrupted; nothing was written."]
     assert nothing_new(here)
+
+
+def test_a_directory_that_another_run_writes_to_is_refused_before_any_work(here, icgd_command):
+    with only_writer(here / "out"):
+        line = assert_refused(icgd_command("run", *OK, "--out", "out"))
+    assert "is being written by another process (process" in line
+    assert nothing_new(here)
+
+
+def test_a_run_killed_while_its_files_move_is_read_whole(here, icgd_command):
+    """Everything was complete: `icgd report` and `icgd view` put it in place first."""
+    done = icgd_command("run", *OK, "--widths", "none", "--epochs", "1", "--out", "out")
+    assert done.exit_code == 0, done.output
+    ready = here / "out" / ".icgd-ready"
+    ready.mkdir()
+    for name in ("result.json", "report.html"):
+        (here / "out" / name).rename(ready / name)
+    assert icgd_command("report", "out").exit_code == 0
+    assert not ready.exists()

@@ -136,7 +136,7 @@ BAD = {
     "width": (["a", "--figures", "f", "--width", "huge"], ["--width", "'huge'", "single, double"]),
     "width not finite": (["a", "--figures", "f", "--width", "nan"], ["--width", "'nan'"]),
     "figures in a file": (["a", "--figures", "page.html"], ["--figures", "directory"]),
-    "figure taken": (["a", "--figures", "taken"], ["loss.png cannot be written"]),
+    "figure taken": (["a", "--figures", "taken"], ["loss.png is a directory there"]),
 }  # fmt: skip
 
 

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from icgd.cli import app
 from icgd.errors import InvalidParameter
+from icgd.experiments.claim import tally
 from icgd.experiments.estimate import duration
-from icgd.experiments.experiment import SCALES, verdict
+from icgd.experiments.experiment import SCALES
 from icgd.experiments.record import recorded
 from icgd.experiments.registry import EXPERIMENTS
 from icgd.experiments.reproduce import reproduce
@@ -134,7 +135,10 @@ def test_the_list_shows_every_experiment_and_writes_nothing(here, columns):
         costs = {**record.costs, record.scale: record.seconds}
         times = ", ".join(f"{scale} {duration(costs[scale])}" for scale in SCALES)
         assert f"{experiment.paper}, {experiment.where}: {experiment.title} {times}" in words
-        assert verdict(experiment.claims(record.rows)) in words
+        claims = experiment.claims(record.rows)
+        assert f"{record.seeds} seeds: {tally(claims)}. " in words
+        for claim in claims:
+            assert f"{claim.word}: {claim.short}" in words
     assert nothing_new(here)
 
 
@@ -151,8 +155,9 @@ def test_an_estimate_is_told_and_nothing_is_written(here, icgd_command, name):
     assert said.exit_code == 0
     cells = EXPERIMENTS[name].cells("smoke")
     steps = sum(c.steps for c in cells)
-    assert f"{len(cells)} trainings, {steps} steps, " in said.stdout
-    assert "with 2 workers" in said.stdout
+    trainings = sum(c.steps > 0 for c in cells)
+    assert f"{trainings} trainings, {steps} steps, " in said.stdout
+    assert "with 2 workers, with everything that is measured." in said.stdout
     assert f"{len(cells)} of {len(cells)} cells to do" in said.stdout
     assert "Page:" not in said.stdout
     assert nothing_new(here)
@@ -185,7 +190,7 @@ def test_the_cost_is_told_before_the_work_begins(here, icgd_command, monkeypatch
     monkeypatch.setattr(reproduce, "run_cells", interrupted)
     said = icgd_command("reproduce", "deep-g3", "--scale", "smoke", "--out", "out")
     assert said.exit_code == 130
-    assert "trainings" in said.stdout
+    assert "5 of 5 cells to do." in said.stdout
     assert said.stderr.startswith("icgd: interrupted")
 
 
@@ -204,11 +209,11 @@ def test_a_cell_that_fails_is_one_line_and_the_others_are_kept(here, icgd_comman
     said = icgd_command("reproduce", "deep-g3", *options)
     assert said.exit_code == 2
     line = said.stderr.splitlines()[-1]
-    assert line.startswith("icgd: error: 2 of 4 cells failed; the others are kept.")
+    assert line.startswith("icgd: error: 2 of 5 cells failed; the others are kept.")
     assert "No luck today." in line
     place = here / "out" / "deep-g3-smoke"
     assert [p.name for p in place.iterdir()] == ["cells"]  # no record of half an experiment
-    assert len(list(place.glob("cells/*/result.json"))) == 2
+    assert len(list(place.glob("cells/*/result.json"))) == 3  # naive predictors are a cell too
     monkeypatch.undo()
     monkeypatch.chdir(here)
     again = icgd_command("reproduce", "deep-g3", *options)

@@ -132,21 +132,24 @@ def test_other_files_in_the_directory_are_kept_and_ours_replaced(tmp_path, table
 
 
 @pytest.mark.parametrize(
-    ("options", "largest"),
+    ("options", "largest", "exit_code"),
     [
-        (["--dtype", "float32"], 1e-5),
-        (["--temperature", "hard", "--n-grid", "256", "--radius", "8"], 0.1),
-        (["--executor", "dense"], 1e-12),
-        (["--output", "relu", "--no-bias"], 1e-12),
-        (["--no-standardize"], 1e-12),
+        (["--dtype", "float32"], 1e-5, 0),
+        # So coarse a grid leaves ReLUs undecided in more than a tenth of the rounds: inconclusive.
+        (["--temperature", "hard", "--n-grid", "256", "--radius", "8"], 0.1, 1),
+        (["--executor", "dense"], 1e-12, 0),
+        (["--output", "relu", "--no-bias"], 1e-12, 0),
+        (["--no-standardize"], 1e-12, 0),
     ],
 )
-def test_every_option_reaches_the_program(tmp_path, table_csv, icgd_command, options, largest):
+def test_every_option_reaches_the_program(
+    tmp_path, table_csv, icgd_command, options, largest, exit_code
+):
     out = tmp_path / "out"
     said = icgd_command(
         "run", table_csv, "--target", "y", "--widths", "4", "--epochs", 1, "--out", out, *options
     )
-    assert said.exit_code == 0, said.output
+    assert said.exit_code == exit_code, said.output
     result = json.loads((out / "result.json").read_text())
     assert 0 <= result["max_error"] < largest
     config = result["config"]
@@ -196,7 +199,9 @@ def test_an_undefined_r_squared_is_explained(tmp_path, icgd_command, text, words
     said = icgd_command(
         "run", tmp_path / "t.csv", "--target", "y", "--widths", "none", "--out", out, option
     )
-    assert said.exit_code == 0, said.output
+    # One row standardised is all zeros: nothing moves, so nothing is shown.
+    nothing_moves = words == "single row" and option == "--standardize"
+    assert said.exit_code == int(nothing_moves), said.output
     result = json.loads((out / "result.json").read_text())
     assert result["r2_transformer"] is None
     assert words in " ".join(result["notes"])

@@ -22,9 +22,19 @@ class Row:
 def fake_table(*passed: bool) -> types.ModuleType:
     module = types.ModuleType("icgd.verification.theorem_table")
     rows = [Row(f"Theorem {i}", ok) for i, ok in enumerate(passed, 1)]
-    module.theorem_table = lambda paper: rows if paper == "COT" else []  # type: ignore[attr-defined]
-    module.render = lambda rows: "\n".join(row.statement for row in rows)  # type: ignore[attr-defined]
-    module.to_json = lambda rows: json.dumps([row.__dict__ for row in rows])  # type: ignore[attr-defined]
+    names = {
+        "PAPERS": {"COT": (), "LSA": ()},
+        "theorem_table": lambda paper: rows if paper == "COT" else [Row("Theorem 4.2", True)],
+        "labelled": lambda tables: [
+            Row(f"[{paper}] {row.statement}", row.passed)
+            for paper in tables
+            for row in tables[paper]
+        ],
+        "render": lambda rows: "\n".join(row.statement for row in rows),
+        "render_tallies": lambda tables: f"tallies of {', '.join(tables)}",
+        "to_json": lambda rows: json.dumps([row.__dict__ for row in rows]),
+    }
+    vars(module).update(names)
     return module
 
 
@@ -37,6 +47,21 @@ def test_exit_code_says_whether_every_row_held(tmp_path, monkeypatch, icgd_comma
     assert "Theorem 2" in said.stdout
     assert len(json.loads(file.read_text())) == 2
     assert [p.name for p in file.parent.iterdir()] == ["table.json"]
+    assert "tallies of COT\n" in said.stdout
+    assert "0 of 33 numbered statements of COT have a row; none: Definition 2.1" in said.stdout
+
+
+def test_all_papers_end_in_a_tally_of_each(tmp_path, monkeypatch, icgd_command):
+    monkeypatch.setitem(sys.modules, "icgd.verification.theorem_table", fake_table(True))
+    file = tmp_path / "table.json"
+    said = icgd_command("verify", "--paper", "all", "--json", file)
+    assert said.exit_code == 0, said.output
+    assert said.stdout.startswith("[COT] Theorem 1\n[LSA] Theorem 4.2\ntallies of COT, LSA\n")
+    assert "1 of 5 numbered statements of LSA have a row" in said.stdout
+    assert [row["statement"] for row in json.loads(file.read_text())] == [
+        "[COT] Theorem 1",
+        "[LSA] Theorem 4.2",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from icgd.atomic import write_text
+from icgd.atomic import only_writer, write_text
 from icgd.cli import app
-from icgd.experiments.cells import _Alone
 from icgd.experiments.record import Record, read_record
 
 
@@ -62,7 +61,7 @@ def reproduced(tmp_path_factory, worker_id, reproduce_smoke) -> Callable[[str], 
 
     def of(name: str) -> Reproduced:
         told = shared / f"{name}.json"
-        with _Alone(shared / f"{name}.lock"):
+        with only_writer(shared / f"{name}.lock", wait=True):
             if not told.is_file():
                 said = reproduce_smoke(name, shared / name)
                 text = {"exit_code": said.exit_code, "stdout": said.stdout, "stderr": said.stderr}

@@ -27,9 +27,10 @@ from icgd.experiments.experiment import SCALES
 from icgd.experiments.registry import EXPERIMENTS, find_experiment
 from icgd.training.checkpoints import NAME
 from icgd.training.config import make_config
+from icgd.training.journal import METRICS, training_seconds
 from icgd.training.models.build import build_model
 from icgd.training.tasks import TaskConfig, build_task
-from icgd.training.trainer import METRICS, sample_step, train, training_seconds
+from icgd.training.trainer import sample_step, train
 
 every_experiment = pytest.mark.parametrize("name", list(EXPERIMENTS))
 every_scale = pytest.mark.parametrize("scale", SCALES)

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from icgd.cli import app
 from icgd.experiments.cells import RESULT, write_table
-from icgd.experiments.experiment import verdict
+from icgd.experiments.claim import tally
 from icgd.experiments.page import markdown, page
-from icgd.experiments.record import read_record, recorded, rounded
+from icgd.experiments.record import read_record, recorded, rounded, verdicts_of
 from icgd.experiments.registry import EXPERIMENTS, find_experiment
 from icgd.experiments.reproduce import FIGURE, PAGE, RECORD, TABLE, write_figure
 
@@ -56,10 +56,16 @@ def test_the_page_tells_verdict_command_claims_tables_and_differences(reproduced
     text, record = (done.place / PAGE).read_text(encoding="utf-8"), done.record
     claims = experiment.claims(record.rows)
     assert claims
-    assert f"{verdict(claims)}**" in text
+    assert f"{tally(claims)}.**" in text
+    first, second = text.split("\n\n")[:2]
+    assert first.startswith(f"# {name}: ")
+    assert second == experiment.question
+    assert second.endswith("?")
+    assert second.count("?") + second.count(". ") == 1
     assert f"\nicgd reproduce {name} --scale smoke\n" in text
     for claim in claims:
-        assert f"{claim.paper} | {claim.found} | not decided |" in text
+        assert f"{claim.paper} | {claim.found} | {claim.word} |" in text
+        assert all(f"- {short}\n" in text for short in claim.shortfalls)
     for table in experiment.tables(record.rows):
         assert table.title in text
         assert markdown(table) in text
@@ -70,7 +76,7 @@ def test_the_page_tells_verdict_command_claims_tables_and_differences(reproduced
     widths = {line.count(" | ") for line in text.splitlines() if line.startswith("| Setting |")}
     assert widths == {len(experiment.sizes)}
     said = " ".join(done.stdout.split())
-    assert " ".join(verdict(claims).split()) in said
+    assert " ".join(tally(claims).split()) in said
 
 
 @every_experiment
@@ -96,6 +102,8 @@ def test_the_record_holds_what_the_cells_gave(reproduced, name):
     record = done.record
     assert record.rows == rounded([t["row"] for t in told])
     assert record.seconds == pytest.approx(sum(t["seconds"] for t in told), rel=1e-4)
+    assert record.verdicts == verdicts_of(find_experiment(name).claims(record.rows))
+    assert record.added == []
     assert (record.name, record.scale, record.seeds, record.workers) == (name, "smoke", 1, 1)
     for cell, row in zip(cells, record.rows, strict=True):
         assert {k: row[k] for k in cell.key} == json.loads(json.dumps(cell.key))
@@ -173,7 +181,7 @@ def test_a_record_that_comes_with_the_package_can_be_judged(name):
     experiment = find_experiment(name)
     assert record.name == name
     assert record.seeds >= 3
-    assert verdict(experiment.claims(record.rows))
+    assert tally(experiment.claims(record.rows))
     assert experiment.tables(record.rows)
 
 
@@ -202,7 +210,7 @@ def test_restart_measures_again_with_the_models_that_are_there(reproduced, tmp_p
     options = ["--scale", "smoke", "--workers", "1", "--out", str(tmp_path / "out"), "--restart"]
     said = CliRunner().invoke(app, ["reproduce", "algo-fig3", *options])
     assert said.exit_code == 0, said.output
-    assert "3 of 3 cells to do" in said.stdout
+    assert "4 of 4 cells to do" in said.stdout
     assert all(path.stat().st_mtime_ns > before for path, before in results.items())
     assert {path: path.read_bytes() for path in metrics} == metrics
     assert read_record(place / RECORD).rows == reproduced("algo-fig3").record.rows

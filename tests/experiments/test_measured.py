@@ -24,9 +24,10 @@ from icgd.experiments.networks_in_context import (
 from icgd.training.baselines import GradientDescent, NewtonIterations
 from icgd.training.batch import Batch
 from icgd.training.config import make_config
+from icgd.training.journal import METRICS
 from icgd.training.models.build import build_model
 from icgd.training.tasks import TaskConfig, build_task
-from icgd.training.trainer import METRICS, Trained
+from icgd.training.trainer import Trained
 
 # -- compiled programs -----------------------------------------------------------------------------------
 

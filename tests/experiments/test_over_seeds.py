@@ -7,19 +7,19 @@ import math
 
 import pytest
 
+from icgd.experiments.claim import combined
 from icgd.experiments.over_seeds import (
     ENOUGH,
     ERROR_MARGIN,
     R2_MARGIN,
     all_agree,
-    combined,
     distinct,
     median_curve,
     positive,
     range_curve,
     select,
     smaller,
-    told,
+    spread,
 )
 
 nan, inf = math.nan, math.inf
@@ -37,16 +37,16 @@ nan, inf = math.nan, math.inf
     ],
 )
 def test_median_and_range(values, text):
-    assert told(values) == text
+    assert spread(values) == text
 
 
 def test_digits_can_be_chosen():
-    assert told([1.23456, 2.34567, 3.45678], 5) == "2.3457 (1.2346..3.4568)"
+    assert spread([1.23456, 2.34567, 3.45678], 5) == "2.3457 (1.2346..3.4568)"
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations([0.1, 0.2, 0.4])))
 def test_the_order_of_seeds_is_of_no_interest(order):
-    assert told(order) == "0.2 (0.1..0.4)"
+    assert spread(order) == "0.2 (0.1..0.4)"
 
 
 def test_seeds_decide_only_together_and_only_if_there_are_enough():
@@ -87,7 +87,7 @@ def test_differences_must_exceed_the_margin():
 def test_numbers_that_are_missing_decide_nothing():
     assert smaller([nan] * 3, [1] * 3) is None
     assert positive([1.0, 1.0, nan]) is None
-    assert told([nan, 1, 2]) == told([1, 2, nan]) == "1.5 (1..2), 1 of 3 not a number"
+    assert spread([nan, 1, 2]) == spread([1, 2, nan]) == "1.5 (1..2), 1 of 3 not a number"
 
 
 def test_two_seeds_order_nothing():

@@ -43,19 +43,20 @@ def test_every_combination_is_a_cell(file):
 
 def test_the_same_table_on_joblib_and_on_ray(file, tmp_path):
     pytest.importorskip("ray", reason="Ray is not installed")
-    first = pd.read_parquet(sweep(file, executor="joblib", workers=1, out=tmp_path / "a"))
-    second = pd.read_parquet(sweep(file, executor="ray", workers=1, out=tmp_path / "b"))
+    first = pd.read_parquet(sweep(file, executor="joblib", workers=1, out=tmp_path / "a").table)
+    second = pd.read_parquet(sweep(file, executor="ray", workers=1, out=tmp_path / "b").table)
     pd.testing.assert_frame_equal(first, second)
     assert len(first) == 8
 
 
 def test_finished_cells_are_kept_and_the_others_done(file, tmp_path):
-    table = sweep(file, executor="joblib", workers=1, out=tmp_path / "s")
-    before = pd.read_parquet(table)
+    swept = sweep(file, executor="joblib", workers=1, out=tmp_path / "s")
+    assert (swept.n_cells, len(swept.failed)) == (8, 0)
+    before = pd.read_parquet(swept.table)
     done = sorted((tmp_path / "s" / "cells").glob(f"*/{RESULT}"))
     stamps = {path: path.stat().st_mtime_ns for path in done[1:]}
     done[0].unlink()
-    after = pd.read_parquet(sweep(file, executor="joblib", workers=1, out=tmp_path / "s"))
+    after = pd.read_parquet(sweep(file, executor="joblib", workers=1, out=tmp_path / "s").table)
     pd.testing.assert_frame_equal(before, after)
     assert {path: path.stat().st_mtime_ns for path in done[1:]} == stamps
 
@@ -108,9 +109,56 @@ def test_a_cell_that_fails_stops_no_other(file, tmp_path):
     data = yaml.safe_load(file.read_text())
     data["grid"] = {"training.n_points": [5, 50]}  # more than the model has positions for
     file.write_text(yaml.safe_dump(data))
-    with pytest.raises(icgd.InvalidFile, match="2 of 4 cells failed; the others are kept"):
-        sweep(file, executor="joblib", workers=1, out=tmp_path / "s")
+    swept = sweep(file, executor="joblib", workers=1, out=tmp_path / "s")
+    assert (swept.n_cells, len(swept.failed)) == (4, 2)
     assert len(list((tmp_path / "s" / "cells").glob(f"*/{RESULT}"))) == 2
+    assert len(pd.read_parquet(swept.table)) == 4
+
+
+def test_a_diverged_cell_is_marked_in_the_table(file, tmp_path):
+    """The table is written, the exit code is 1, and the message does not contradict itself."""
+    data = yaml.safe_load(file.read_text())
+    data["grid"] = {"training.learning_rate": [0.01, 1e30], "training.optimizer": ["sgd"]}
+    file.write_text(yaml.safe_dump({**data, "seeds": [0]}))
+    options = ["sweep", str(file), "--workers", "1", "--out", str(tmp_path / "s")]
+    done = CliRunner().invoke(app, options)
+    assert done.exit_code == 1, done.output
+    assert "Table:" in done.stdout
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("icgd: 1 of 2 cells failed; column `failed` of the table says why.")
+    assert "there is no checkpoint yet. Begin anew" in line
+    assert "Go on from it" not in line
+    table = pd.read_parquet(tmp_path / "s" / "results.parquet")
+    assert list(table["training.learning_rate"]) == [0.01, 1e30]
+    assert pd.isna(table["failed"][0])
+    assert "training diverged" in table["failed"][1]
+    assert table.drop(columns="failed").loc[0].notna().all()
+
+
+def test_tensorboard_that_is_not_installed_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(BASE))
+    monkeypatch.setattr("icgd.training.journal.find_spec", lambda name: None)
+    options = ["--set", "training.tensorboard=true", "--set", f"out_dir={tmp_path / 'run'}"]
+    done = CliRunner().invoke(app, ["train", str(tmp_path / "base.yaml"), *options])
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert "`training.tensorboard` must be false" in line
+    assert "pip install 'icgd[track]'" in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_evaluation_writes_numbers_and_figure_or_nothing(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", full)
+    command = ["eval", "looped_small", "--prompts", "4", "--json", str(tmp_path / "e.json")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2
+    assert "No space left on device" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 import icgd
 from cases import BY_NAME, HARD, data, identical, init
+from icgd.atomic.tensors import tensor_bytes
 from icgd.errors import InvalidFile, InvalidParameter
+from icgd.program import files
 
 CASE = BY_NAME["mixed"]
 ELSEWHERE = """
@@ -118,10 +121,10 @@ def test_a_save_that_fails_leaves_the_old_program(saved, monkeypatch):
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
 
     def broken(*args, **kwargs):
-        raise OSError("disk full")
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("icgd.program.files.save_file", broken)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr("icgd.atomic.file_set.sync_file", broken)
+    with pytest.raises(InvalidFile, match=r"Nothing was written to .*program: No space left"):
         program_of(radius=64.0).save_pretrained(saved)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
 
@@ -183,11 +186,14 @@ DAMAGE = {
     "a list": (text("[1, 2]"), "must hold a JSON object. Got list"),
     "foreign": (text('{"model_type": "bert"}'), "was not written by icgd .*save_pretrained"),
     "other format": (put("format", value="icgd-program/99"), "was not written by icgd"),
-    "unknown construction": (put("construction", value="magic"), "was not written by icgd"),
+    "unknown construction": (
+        put("construction", value="magic"),
+        "no builder of that name is registered.*builders..magic..",
+    ),
     "no problem": (drop("problem"), "does not describe a program"),
     "no lr": (drop("optimizer", "lr"), "does not describe a program"),
-    "nan lr": (put("optimizer", "lr", value=float("nan")), "does not describe a program.*`lr`"),
-    "no widths": (put("problem", "widths", value=[]), "does not describe a program.*`widths`"),
+    "nan lr": (put("optimizer", "lr", value=float("nan")), "does not describe a program.*lr`"),
+    "no widths": (put("problem", "widths", value=[]), "does not describe a program.*widths`"),
     "widths of text": (put("problem", "widths", value="ab"), "does not describe a program"),
     "widths null": (put("problem", "widths", value=None), "does not describe a program"),
     "absurd widths": (put("problem", "widths", value=[10**6, 1]), "does not describe a program"),
@@ -207,7 +213,7 @@ DAMAGE = {
         "not a readable",
     ),
     "no bytes": (lambda p: (p / "model.safetensors").write_bytes(b""), "not a readable"),
-    "half the bytes": (truncate, "not a readable safetensors file .* Save again"),
+    "half the bytes": (truncate, "not a readable safetensors file .* is damaged"),
     "nan weight": (weights(nan_in), "'step.attention.levels' .* holds NaN or infinity"),
     "one weight less": (weights(lambda w: w.pop("step.attention.levels")), "is on one side only"),
     "one weight more": (weights(lambda w: w.update(extra=torch.zeros(1))), "is on one side only"),
@@ -218,12 +224,99 @@ DAMAGE = {
 }
 
 
+def stamped(path):
+    """Give changed files checksums that fit, where they still are files of that kind."""
+    try:
+        config = json.loads((path / "config.json").read_text())
+        metadata = {"format": files.FORMAT, "config": files.config_digest(config)}
+        content = tensor_bytes(load_file(path / "model.safetensors"), metadata)  # reads all of it
+    except (ValueError, OSError, RecursionError, SafetensorError):
+        return
+    (path / "model.safetensors").write_bytes(content)
+
+
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damaged_and_foreign_files_are_refused(saved, name):
+    """With their checksums, which any change breaks, and by what they say even if those are made to fit."""
     damage, message = DAMAGE[name]
     damage(saved)
+    with pytest.raises(InvalidFile):
+        icgd.Program.from_pretrained(saved)
+    stamped(saved)
     with pytest.raises(InvalidFile, match=f"(?s){message}"):
         icgd.Program.from_pretrained(saved)
+
+
+def test_a_config_belongs_to_its_weights(saved):
+    """A value that any compiler could have written is refused all the same, unless alterations are allowed."""
+    edit(saved, lambda config: config.update(icgd_version="0.0.9"))
+    with pytest.raises(
+        InvalidFile, match=r"config\.json is not the one that model\.safetensors was saved with"
+    ):
+        icgd.Program.from_pretrained(saved)
+    assert icgd.Program.from_pretrained(saved, allow_altered=True).config == program_of().config
+
+
+def test_a_slope_that_changed_on_disk_is_refused(tmp_path):
+    """No weight of a regression without a representation depends on its slope: only the checksum tells."""
+    icgd.compile(icgd.LinearRegression(2, 5), icgd.GD(0.1)).save_pretrained(tmp_path)
+    put("problem", "slope", value=0.2)(tmp_path)
+    with pytest.raises(InvalidFile, match="was edited"):
+        icgd.Program.from_pretrained(tmp_path)
+
+
+NONSENSE = [
+    ("optimizer", "name", "GDx"), ("optimizer", "lr", "0.1"), ("optimizer", "lr", -0.1),
+    ("optimizer", "lr", True),
+    ("options", "n_grid", -128), ("options", "n_grid", 32.5), ("options", "n_grid", "32"),
+    ("options", "temperature", "warm"), ("options", "radius", [8.0]), ("options", "rho", None),
+    ("options", "margin", float("inf")), ("problem", "bias", 1), ("problem", "widths", [2, True, 1]),
+    ("problem", "widths", [2]), ("problem", "activation", 3), ("problem", "extra", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("allow_altered", [False, True])
+@pytest.mark.parametrize(("part", "key", "value"), NONSENSE)
+def test_a_config_of_nonsense_is_refused_by_name(saved, part, key, value, allow_altered):
+    put(part, key, value=value)(saved)
+    stamped(saved)
+    with pytest.raises(InvalidFile, match=f"(?s)does not describe a program: `{part}.{key}"):
+        icgd.Program.from_pretrained(saved, allow_altered=allow_altered)
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_numbers_of_thousands_of_digits_are_refused(saved, digits):
+    put("optimizer", "lr", value=0.123)(saved)
+    text = (saved / "config.json").read_text().replace("0.123", "9" * digits)
+    assert "999" in text
+    (saved / "config.json").write_text(text)
+    with pytest.raises(InvalidFile):
+        icgd.Program.from_pretrained(saved, allow_altered=True)
+
+
+def test_programs_of_the_format_before_load_with_a_warning(saved):
+    """They had no checksum; their weights are still compared with what the config compiles to."""
+    put("format", value=files.WITHOUT_DIGEST)(saved)
+    save_file(load_file(saved / "model.safetensors"), saved / "model.safetensors")
+    with pytest.warns(UserWarning, match="no checksum"):
+        assert icgd.Program.from_pretrained(saved).config == program_of().config
+    put("format", value=files.FORMAT)(saved)
+    with pytest.raises(InvalidFile, match="has lost its checksum"):
+        icgd.Program.from_pretrained(saved)
+
+
+@pytest.mark.parametrize("lam", [0.1, 0.25])
+def test_a_lasso_in_single_precision_loads(tmp_path, lam):
+    """Its threshold lr * lam is rounded when it is compiled: that is no alteration."""
+    program = icgd.compile(icgd.Lasso(2, lam), icgd.GD(0.1), dtype=torch.float32)
+    program.save_pretrained(tmp_path)
+    assert icgd.Program.from_pretrained(tmp_path).config == program.config
+
+
+def test_saved_files_have_ordinary_modes(saved):
+    (saved.parent / "ordinary").write_text("")
+    expected = (saved.parent / "ordinary").stat().st_mode
+    assert {path.stat().st_mode for path in saved.iterdir()} == {expected}
 
 
 @pytest.mark.parametrize("where", ["missing", "empty", "file"])

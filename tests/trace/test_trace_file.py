@@ -52,6 +52,10 @@ BAD = {
     "unknown_pool": (set_in("blocks", 0, "slots", "weight", ["f9", 0, 2]), "is no reference"),
     "huge_shape": (set_in("blocks", 0, "slots", "weight", ["f8", 0, 10**9, 10**9]), "points behind the end"),
     "text_as_number": (set_in("blocks", 0, "slots", "weight", "<script>"), "not a valid trace"),
+    "list_as_pool": (set_in("blocks", 0, "slots", "weight", [["f8"], 0, 2]), "is no reference"),
+    "object_as_pool": (set_in("blocks", 0, "slots", "weight", [{}, 0]), "is no reference"),
+    "impossible_shape": (set_in("blocks", 0, "slots", "weight", ["f8", 0, 0, 10**30]), "impossible shape"),
+    "too_many_numbers": (set_in("arrays", "f8", "count", 2**60), "declares 1152921504606846976 numbers"),
     "1e9_rounds": (set_in("n_rounds", 10**9), "for 1000000000 rounds"),
     "no_such_block": (set_in("steps", 0, "reads", [10**9]), "a block that is not there"),
     "no_such_step": (set_in("steps", 0, "place", 99), "not in the schedule"),
@@ -94,6 +98,42 @@ def test_a_bomb_does_not_unfold(content, tmp_path):
     path.write_text(changed(content, lambda d: d["arrays"]["f8"].update(data=bomb)))
     with pytest.raises(icgd.InvalidFile, match="bytes or more"):
         icgd.Trace.load(path)
+
+
+@pytest.mark.parametrize("encoding", ["raw", "deflate"])
+@pytest.mark.parametrize("count", [2**27, 2**60, 10**300])
+def test_no_memory_is_taken_for_what_is_declared(content, tmp_path, count, encoding):
+    """Zeros whose number is true: refused by the number, before a byte unfolds."""
+    from icgd.trace.arrays import LARGEST_UNFOLDED, decode
+    from icgd.trace.format import Pool
+
+    assert count * 8 > LARGEST_UNFOLDED
+    with pytest.raises(ValueError, match="are allowed"):
+        decode("f8", Pool(count=count, encoding=encoding, data="not even base64"))
+
+
+def test_damaged_numbers_are_noticed(content, tmp_path):
+    """The compressed pools carry a checksum, which is compared."""
+    data = json.loads(content)
+    raw = bytearray(base64.b64decode(data["arrays"]["f8"]["data"]))
+    for change in ("checksum", "missing", "more"):
+        changed = bytes(raw)
+        if change == "checksum":
+            changed = changed[:-1] + bytes([changed[-1] ^ 1])
+        changed = changed[:-4] if change == "missing" else changed
+        changed = changed + b"x" if change == "more" else changed
+        data["arrays"]["f8"]["data"] = base64.b64encode(changed).decode()
+        (tmp_path / "t.json").write_text(json.dumps(data))
+        with pytest.raises(icgd.InvalidFile, match="pool f8 cannot be read"):
+            icgd.Trace.load(tmp_path / "t.json")
+
+
+def test_integers_of_thousands_of_digits_are_refused(content, tmp_path):
+    text = content.replace('"n_rounds":', '"n_rounds":' + "9" * 5000)
+    assert text != content
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(icgd.InvalidFile, match="not valid JSON"):
+        icgd.Trace.load(tmp_path / "t.json")
 
 
 def test_binary_missing_and_too_large_files_are_refused(tmp_path, monkeypatch):

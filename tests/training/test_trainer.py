@@ -18,8 +18,9 @@ import icgd
 from icgd.experiments.measures import evaluation_prompts, load_run, predictions
 from icgd.training.checkpoints import NAME, load_checkpoint
 from icgd.training.config import make_config
+from icgd.training.journal import METRICS
 from icgd.training.tasks import build_task
-from icgd.training.trainer import METRICS, data_generator, sample_step, train
+from icgd.training.trainer import data_generator, sample_step, train
 
 SMALL = {
     "model": {"n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 8},
@@ -65,6 +66,7 @@ def test_a_run_that_stops_and_goes_on_ends_in_the_same_bits(tmp_path, optimizer)
 SCRIPT = """
 import json, sys
 from icgd.training.config import make_config
+from icgd.training.journal import METRICS
 from icgd.training.trainer import train
 train(make_config(json.loads(sys.argv[1])))
 """
@@ -180,19 +182,106 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
-    from icgd.training import checkpoints
-
     train(config(tmp_path), stop_after=7)
     before = (tmp_path / NAME).read_bytes()
 
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
+    def full(path):
+        if NAME in path.name:
+            raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints, "save_file", full)
+    monkeypatch.setattr("icgd.atomic.whole_file.sync_file", full)
     with pytest.raises(icgd.InvalidFile, match=r"No space left on device.*start the same command"):
         train(config(tmp_path))
     assert (tmp_path / NAME).read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == [NAME, METRICS]
+
+
+# -- what is in a directory ----------------------------------------------------------------------------
+
+
+def test_two_trainings_into_one_directory_are_one_and_a_refusal(tmp_path):
+    """Both begin before there is a checkpoint; the second is refused, and the first is as if alone."""
+    from icgd.errors import DirectoryInUse
+
+    refused = []
+
+    def second(done, total, loss):
+        if not refused:
+            with pytest.raises(DirectoryInUse, match=r"another process \(process \d+ on ") as error:
+                train(config(tmp_path / "both", seed=1, log_every_steps=1), restart=True)
+            refused.append(str(error.value))
+
+    train(config(tmp_path / "both", log_every_steps=1), report=second)
+    assert len(refused) == 1
+    assert str(tmp_path / "both") in refused[0]
+    train(config(tmp_path / "alone", log_every_steps=1))
+    assert same(weights(tmp_path / "both"), weights(tmp_path / "alone"))
+
+
+def test_checkpoints_say_what_wrote_them_and_have_ordinary_modes(tmp_path):
+    train(config(tmp_path), stop_after=3)
+    assert load_checkpoint(tmp_path).versions == {
+        "icgd": icgd.__version__,
+        "torch": torch.__version__,
+    }
+    (tmp_path / "ordinary").write_text("")
+    assert (tmp_path / NAME).stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_flipped_bit_of_a_tensor_is_refused(tmp_path, seed):
+    train(config(tmp_path), stop_after=3)
+    content = bytearray((tmp_path / NAME).read_bytes())
+    start = 8 + int.from_bytes(content[:8], "little")
+    at = random.Random(seed).randrange(start, len(content))
+    content[at] ^= 1 << seed
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(icgd.InvalidFile, match="does not match its checksum"):
+        train(config(tmp_path))
+
+
+def test_a_checkpoint_of_the_format_before_goes_on_with_a_warning(tmp_path):
+    from safetensors.torch import save_file
+
+    from icgd.atomic.tensors import read_tensors
+    from icgd.training.checkpoints import WITHOUT_CHECKSUM
+
+    train(config(tmp_path), stop_after=7)
+    tensors, metadata = read_tensors(tmp_path / NAME, "checkpoint")
+    old = {k: metadata[k] for k in ("step", "config", "running")} | {"format": WITHOUT_CHECKSUM}
+    save_file(tensors, tmp_path / NAME, metadata=old)
+    with pytest.warns(UserWarning, match="has no checksum"):
+        assert train(config(tmp_path)).step == 60
+    train(config(tmp_path / "alone"))
+    assert same(weights(tmp_path), weights(tmp_path / "alone"))
+
+
+def test_going_on_with_another_torch_is_said(tmp_path, monkeypatch):
+    train(config(tmp_path), stop_after=7)
+    monkeypatch.setattr(torch, "__version__", "99.0")
+    with pytest.warns(UserWarning, match=r"goes on with 99\.0"):
+        train(config(tmp_path), stop_after=1)
+
+
+def test_a_damaged_line_of_the_metrics_is_named(tmp_path):
+    train(config(tmp_path), stop_after=30)
+    path = tmp_path / METRICS
+    content = path.read_bytes()
+    path.write_bytes(content[:5] + b"\xff" + content[6:])
+    with pytest.raises(icgd.InvalidFile, match=r"Line 1 of .*metrics\.jsonl is damaged. Delete"):
+        train(config(tmp_path))
+    path.write_bytes(content.split(b"\n", 1)[1])
+    assert train(config(tmp_path)).step == 60
+
+
+@pytest.mark.parametrize("tail", [b"\xff\xfe", b'{"step": 4', b"\x00" * 4096])
+def test_what_a_killed_process_left_at_the_end_of_the_metrics_is_dropped(tmp_path, tail):
+    train(config(tmp_path), stop_after=30)
+    with (tmp_path / METRICS).open("ab") as file:
+        file.write(tail)
+    assert train(config(tmp_path)).step == 60
+    lines = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
+    assert [line["step"] for line in lines] == [10, 20, 30, 40, 50, 60]
 
 
 def test_weights_can_start_another_run(tmp_path):

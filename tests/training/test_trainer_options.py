@@ -20,9 +20,10 @@ import icgd
 from icgd.cli import app
 from icgd.training.checkpoints import NAME, load_checkpoint
 from icgd.training.config import make_config
+from icgd.training.journal import METRICS
 from icgd.training.models.build import build_model
 from icgd.training.models.config import ModelConfig
-from icgd.training.trainer import METRICS, check_device, train
+from icgd.training.trainer import check_device, train
 
 SMALL = {
     "model": {"n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 4},

@@ -7,6 +7,9 @@ import math
 import pytest
 import torch
 
+from icgd.gadgets.decay_condition import combination, decay_condition
+from icgd.gadgets.feature_fit import fit_features
+from icgd.theory.bridge_counts import reverse_matrices
 from icgd.theory.bridge_orders import deep_ball_width
 from icgd.verification import bridge_fits, bridge_resources
 from icgd.verification.bridge_networks import (
@@ -24,10 +27,6 @@ from icgd.verification.bridge_networks import (
 )
 from icgd.verification.theorem_table import Row
 
-FAILS = (
-    bridge_fits.definition_3, bridge_fits.assumption_1, bridge_fits.lemma_5,
-    bridge_resources.theorem_3, bridge_resources.theorem_4,
-)  # fmt: skip
 HOLDS = (
     bridge_resources.lemma_1, bridge_resources.lemma_2, bridge_resources.lemma_3,
     bridge_resources.lemma_4,
@@ -48,32 +47,82 @@ def test_what_holds_says_what_was_not_shown(checker) -> None:
 
 
 def test_zero_is_a_combination_of_units() -> None:
-    row = passed(bridge_fits.definition_3(), "fails")
+    row = passed(bridge_fits.definition_3(), "reading")
     assert "exp and linear refused" in row.corrected
     assert bridge_fits.affine_floor() > 0.9
     assert bridge_fits.refused("exp")
     assert not bridge_fits.refused("relu")
 
 
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "relu"])
+def test_sums_that_decay_and_are_not_zero(name: str) -> None:
+    """Read with a nu that is not zero, the condition holds, and sums of units follow cos(3t)."""
+    decay = decay_condition(name)
+    assert decay.proven is not None
+    t = torch.linspace(-1000, 1000, 200_001, dtype=torch.float64)
+    nu = combination(name, decay, t)
+    assert float(nu.abs().max()) > 0.1
+    assert float((nu.abs() * (1 + t.abs()) ** decay.power).max()) <= decay.proven * (1 + 1e-9)
+    errors = [
+        fit_features(lambda p: torch.cos(3 * p[..., 0]), (1.0,), n, name).certificate.sup_error
+        for n in (12, 48)
+    ]
+    assert errors[1] < errors[0] * (12 / 48) ** 0.5  # the rate n^-1/2
+    assert errors[1] < 0.05 < bridge_fits.affine_floor()
+
+
 def test_tanh_has_no_finite_barron_norm() -> None:
-    passed(bridge_fits.assumption_1(), "fails")
+    passed(bridge_fits.assumption_1(), "false")
     w = torch.tensor([0.1, 1.0, 3.0], dtype=torch.float64)
     closed = 1 / (2 * torch.sinh(math.pi * w / 2))
     assert torch.allclose(bridge_fits.tanh_spectrum(w), closed, rtol=1e-9)
 
 
 def test_units_in_sup_norm() -> None:
-    row = passed(bridge_fits.lemma_5(), "fails")
+    row = passed(bridge_fits.lemma_5(), "reading")
     assert "L2 only" in row.counterexample
 
 
 def test_the_cost_of_balls() -> None:
-    row = passed(bridge_resources.theorem_3(), "fails")
-    assert "a saving is not shown" in row.corrected
+    row = passed(bridge_resources.theorem_3(), "holds")
+    assert row.errata == ()
+    # Every trained network of three layers errs less than every shallow one, and costs less.
+    deep, shallow = (
+        bridge_resources.trained_balls(w)
+        for w in (bridge_resources.DEEP, bridge_resources.SHALLOW[1])
+    )
+    assert len(deep) == len(shallow) == 3
+    assert max(deep) < min(shallow)
+    assert reverse_matrices(bridge_resources.DEEP, 1, 2) < reverse_matrices((6, 256, 1), 1, 2) / 5
 
 
 def test_the_cost_of_smooth_functions() -> None:
-    passed(bridge_resources.theorem_4(), "fails")
+    row = passed(bridge_resources.theorem_4(), "holds")
+    assert row.errata == ()
+    assert bridge_resources.condition_decides()
+
+
+@pytest.mark.parametrize("broken", ["theorem_3", "theorem_4"])
+def test_a_stack_that_grew_like_the_square_would_fail(broken, monkeypatch) -> None:
+    right_matrices, right_orders = bridge_resources.reverse_matrices, bridge_resources.smooth_orders
+    monkeypatch.setattr(
+        bridge_resources, "reverse_matrices", lambda w, *units: right_matrices(w, *units) ** 2
+    )
+    monkeypatch.setattr(
+        bridge_resources, "smooth_orders",
+        lambda e, d, n, depth, form: right_orders(
+            e, d, n, depth, "forward_mode" if form == "stack" else form
+        ),
+    )  # fmt: skip
+    row = getattr(bridge_resources, broken)()
+    assert row.printed_verdict == "false"
+    assert not row.passed
+
+
+def test_lemma_1_is_not_contradicted_and_no_more() -> None:
+    row = passed(bridge_resources.lemma_1(), "holds")
+    assert row.counterexample.startswith("not contradicted")
+    assert "three seeds" in row.counterexample
 
 
 # -- networks ------------------------------------------------------------------------------------------

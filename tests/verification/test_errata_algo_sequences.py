@@ -165,7 +165,7 @@ def test_successors_need_an_encoder(seed):
 
 
 @seeds
-def test_the_series_of_the_experiments_explodes(seed):
+def test_the_series_of_the_experiments_explodes_if_layers_are_he_scaled(seed):
     size = (20, 3, 40, (20, 20, 20), seed)
     wild = printed.noisy_series(*size, scale=None)
     assert float(wild.x.abs().max()) > 1e9
@@ -251,7 +251,13 @@ def test_the_answer_needs_a_slot_of_its_own(seed):
 def test_rows_pass(statement):
     row = getattr(algo_sequences, statement)()
     assert row.passed
-    assert row.printed_verdict == ("holds" if statement == "lemma_a1" else "fails")
+    classes = {
+        "lemma_a1": "holds",
+        "lemma_a3": "reading",
+        "theorem_32": "slip",
+        "theorem_33": "slip",
+    }
+    assert row.printed_verdict == classes[statement]
 
 
 def test_a_row_sees_a_wrong_copy(monkeypatch):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -43,8 +45,8 @@ from icgd.theory.deep_norms import (
     slope_norm,
     wave_weight,
 )
-from icgd.verification import deep_applications, deep_paths, deep_theorems
-from icgd.verification.deep_cases import fits, make_case, recursion
+from icgd.verification import deep_applications, deep_paths, deep_scores, deep_theorems
+from icgd.verification.deep_cases import Case, fits, make_case, packed, recursion, walk
 
 # -- D9: rows and columns -------------------------------------------------------------------------
 
@@ -118,6 +120,27 @@ def test_norms_count_the_output_layer(K, d):
     assert max(norms["forward2"], norms["slopes"]) > norms["end"] + 1 + 1e-6
 
 
+@pytest.mark.parametrize(("K", "d"), [(2, 5), (2, 8), (3, 6)])
+def test_norms_by_another_scale(K, d):
+    """Lemmas 2 and 3 say that layers of such a norm exist: the same heads, scaled, are such layers."""
+    its = make_case((2, K, d), box=0.01, scale=0.005)
+    program = its.program(n_relu=17, radius=1.0, knots="uniform")
+    value, slope = fits("tanh", 1.0, 17)
+    scaled = [deep_theorems.layer_norms(program, scale) for scale in (1.0, 2.0, 4.0)]
+    assert min(norms["forward2"] for norms in scaled) <= printed_forward_norm(K, value.C)
+    assert min(norms["slopes"] for norms in scaled) <= printed_slope_norm(2, K, slope.C)
+    # Scaling by powers of two changes no bit of what a layer computes.
+    layer = dict(program.step.each())["slopes"]
+    tokens = packed(program, its)
+    for family in layer.each():
+        Q, V_key, V = family.matrices(range(family.n_heads), tokens.shape[-1])
+        plain = torch.relu((tokens @ Q.mT) @ (tokens @ V_key.mT).mT) @ (tokens @ V.mT)
+        again = torch.relu((tokens @ (4 * Q).mT) @ (tokens @ (4 * V_key).mT).mT) @ (
+            tokens @ (V / 16).mT
+        )
+        assert torch.equal(plain, again)
+
+
 def test_prediction_takes_layers_of_its_own():
     program = compiled(activated((3, 4, 4, 3)), n_relu=9)
     assert program.step.n_layers == 10
@@ -144,10 +167,89 @@ def test_one_step_is_off_by_eta_eps(seed):
     run = compiled(activated((2, 2, 1)), lr, 1e3, n_relu=33).run(X, Y, init=pairs(V), steps=1)
     exact = [W - lr * g for W, g in zip(V, gradient(V, X, Y, torch.tanh), strict=True)]
     off = norm_of([W for W, _ in run.weights], exact)
-    eps, L_f = off / lr, 1.0
-    # For any L_f >= 1 the printed bound is (1/L_f + 1) eps or less.
+    # The Hessian at one point bounds L_f from below, and the printed (1/L_f + 1) eps from above.
+    its = Case(activated((2, 2, 1)), X, Y, pairs(V), lr, 1e3)
+    eps, L_f = off / lr, deep_paths.hessian_norm(its, V)
     assert off > printed_accumulated_error(1, eps, 1, L_f)
     assert off <= accumulated_error(1, eps, lr, L_f) * (1 + 1e-12)
+
+
+def test_one_weight_is_refuted_by_its_own_constants():
+    """A secant of the path (0.10) would not refute the printed bound; sup |f'| and sup |f''| do."""
+    its = make_case((1, 1), n=1, lr=10.0, box=100.0)
+    steep, bend = deep_paths.one_weight_slopes(its)
+    w = torch.linspace(-8, 8, 401, dtype=F64)
+    x, y, t = its.X[0, 0], its.Y[0, 0], torch.tanh(w * its.X[0, 0])
+    slope = x * (t - y) * (1 - t**2)
+    second = x**2 * (1 - t**2) * (1 + 2 * y * t - 3 * t**2)
+    assert steep == pytest.approx(float(slope.abs().max()), rel=1e-3)
+    assert bend == pytest.approx(float(second.abs().max()), rel=1e-3)
+    done = walk(its, its.program(n_relu=65, knots="uniform"), 1)
+    eps = deep_paths.gradient_errors(its, done)[0]
+    for L in (steep, bend):
+        assert 10 * eps > 2 * printed_accumulated_error(1, eps, 1, L)
+    assert 10 * eps < printed_accumulated_error(1, eps, 1, deep_paths.lipschitz_along(its, done))
+
+
+# -- L_f: from above, by autograd and by differences ----------------------------------------------
+
+
+@seeds
+def test_hessian_norm_is_the_largest_second_difference(seed):
+    its = make_case((2, 3, 2), seed=seed)
+    norm = deep_paths.hessian_norm(its, its.matrices)
+    g, h, seen = torch.Generator().manual_seed(seed), 1e-4, []
+    for _ in range(300):
+        u = [torch.randn(W.shape, generator=g, dtype=F64) for W in its.matrices]
+        size = math.sqrt(sum(float(p.square().sum()) for p in u))
+        moves = [h * p / size for p in u]
+        up, down = (
+            gradient(
+                [W + s * m for W, m in zip(its.matrices, moves, strict=True)],
+                its.X,
+                its.Y,
+                torch.tanh,
+            )
+            for s in (1, -1)
+        )
+        seen.append(norm_of(up, down) / (2 * h))
+    assert 0.3 * norm < max(seen) <= norm * (1 + 1e-5)
+
+
+@seeds
+@pytest.mark.parametrize("widths", [(3, 3), (5, 2), (1, 1)])
+def test_the_lipschitz_constant_of_one_layer_holds_everywhere(seed, widths):
+    its = make_case(widths, seed=seed)
+    L_f, g = deep_paths.one_layer_lipschitz(its), torch.Generator().manual_seed(seed)
+    norms = [
+        deep_paths.hessian_norm(
+            its, [size * torch.randn(*reversed(widths), generator=g, dtype=F64)]
+        )
+        for size in (0.0, 0.1, 0.5, 1.0, 3.0)
+        for _ in range(10)
+    ]
+    assert max(norms) <= L_f
+    assert L_f < 5 * max(norms)
+
+
+@pytest.mark.parametrize(("seed", "box"), [(4, 1.5), (5, 1.5), (6, 0.1), (7, 0.05)])
+def test_convergence_of_stacks_inside_the_hypothesis(seed, box):
+    """eta = 1/L_f with an L_f that no point of W exceeds, where the secants of a path prove nothing."""
+    its = make_case((3, 3), seed=seed, box=box)
+    its = replace(its, lr=1 / deep_paths.one_layer_lipschitz(its))
+    mean, bound, path = deep_paths.convergence(its, 30, n_relu=65, knots="uniform", radius=8.0)
+    assert mean <= bound
+    assert its.lr * deep_paths.bend_along(its, path) <= 1
+    # A rate ten times as large is outside the hypothesis.
+    assert 10 * its.lr * deep_paths.one_layer_lipschitz(its) > 1
+
+
+def test_secants_are_no_lipschitz_constant():
+    """The path of the old row: eta L = 0.96 by secants, above 1 by the Hessian at its own points."""
+    its = make_case((3, 4, 4, 3), box=100.0, lr=0.25)
+    done = walk(its, its.program(n_relu=65, knots="uniform", radius=8.0), 40)
+    assert its.lr * deep_paths.lipschitz_along(its, done) < 1
+    assert its.lr * deep_paths.hessian_norm(its, [W for W, _ in done.weights[-1]]) > 1.2
 
 
 @pytest.mark.parametrize("steps", [50, 1000])
@@ -311,10 +413,42 @@ def test_scores_need_a_linear_output(width):
     assert apart([W for W, _ in run.weights], V) < 1e-3
 
 
-def test_hats_are_a_partition_of_unity():
-    x, t = torch.rand(200, 2, generator=torch.Generator().manual_seed(1), dtype=F64).T
-    nodes = [(i, j) for i in range(-1, 3) for j in range(-1, 3)]
-    total = sum(deep_applications.hat(x - i, t - j) for i, j in nodes)
-    assert apart([total], [torch.ones_like(x)]) < 1e-14
-    linear = sum((2 * i - 3 * j) * deep_applications.hat(x - i, t - j) for i, j in nodes)
-    assert apart([linear], [2 * x - 3 * t]) < 1e-14
+@pytest.mark.parametrize("D", [1, 2, 3])
+def test_hats_are_a_partition_of_unity(D):
+    points = torch.rand(200, D, generator=torch.Generator().manual_seed(1), dtype=F64)
+    nodes = [torch.tensor(node, dtype=F64) for node in product(range(-1, 3), repeat=D)]
+    total = sum(deep_scores.hat(points - node) for node in nodes)
+    assert apart([total], [torch.ones(200, dtype=F64)]) < 1e-14
+    slope = torch.tensor([2.0, -3.0, 0.5][:D], dtype=F64)
+    linear = sum((node @ slope) * deep_scores.hat(points - node) for node in nodes)
+    assert apart([linear], [points @ slope]) < 1e-14
+    # The cell's own nodes are enough.
+    made = deep_scores.interpolant(
+        lambda p: (p @ slope).unsqueeze(1), points, [0.25] * D, [1.0] * D
+    )
+    assert apart([made.squeeze(1)], [points @ slope]) < 1e-14
+
+
+@seeds
+@pytest.mark.parametrize("d", [1, 2])
+def test_networks_for_scores_of_random_mixtures(seed, d):
+    """The error falls with eps, and the number of hats grows by 4^(d+1) for a quarter of it at most."""
+    coarse, fine = (deep_applications.score_network_error(d, 10 + seed, eps) for eps in (0.2, 0.05))
+    assert fine[0] < coarse[0] <= 0.2
+    assert fine[0] <= 0.05
+    assert fine[1] == pytest.approx(coarse[1] * 4 ** ((d + 1) / 2))
+
+
+def test_interpolation_within_its_rule():
+    """1/2 sum h_i h_j |f_ij| bounds the error for a function whose second derivatives are known."""
+    H = torch.tensor([[3.0, -1.0, 0.5], [-1.0, 2.0, 1.0], [0.5, 1.0, 4.0]], dtype=F64)
+
+    def f(p):
+        return ((p @ H) * p).sum(-1, keepdim=True) / 2
+
+    points = 2 * torch.rand(5000, 3, generator=torch.Generator().manual_seed(0), dtype=F64) - 1
+    bends = deep_scores.second_derivatives(f, points)
+    assert apart([bends], [H.abs()]) < 1e-12
+    steps = deep_scores.steps_for(0.1, bends, 1)
+    error = float((deep_scores.interpolant(f, points, steps, [1.0] * 3) - f(points)).abs().max())
+    assert 0.01 < error <= 0.1

@@ -148,6 +148,24 @@ def test_step_size_of_glm_and_ridge(problem, beta, best, eta):
             assert abs(float(w) - best) <= strongly_convex_bound(t, eps, 1.0, 2 * best)
 
 
+@pytest.mark.parametrize("eps", [1e-2, 1e-3, 1e-6])
+@pytest.mark.parametrize("eta", [2.0, 0.01])
+def test_no_layer_keeps_the_bound_at_that_step_size(eta, eps):
+    # The theorems say "there is a layer": errors as kind as eps allows do not save the bound either.
+    w, lasso, lam, steps = 0.0, 0.0, 0.1, 10
+    known = {"C0": 1.0, "beta": 1.0, "R": 2 * (1 - lam), "lam": lam, "d": 1}
+    for _ in range(steps):
+        w -= eta * (w - 1)
+        w += max(-eps, min(eps, 1 - w))
+        moved = lasso - eta * (lasso - 1)
+        lasso = max(moved - eta * lam, 0.0) + min(moved + eta * lam, 0.0)
+        lasso += max(-eps, min(eps, 1 - lam - lasso))
+    assert steps <= 1 / eps
+    assert abs(w - 1) > strongly_convex_bound(steps, eps, 1.0, 2.0)
+    if eps < 1e-2:
+        assert scalar_gap(lasso, lam) > lasso_bound(steps, eps, **known)
+
+
 @seeds
 def test_step_size_on_data(seed):
     X, y = random_data(seed)

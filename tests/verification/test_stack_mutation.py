@@ -24,10 +24,10 @@ CASES = {
     "stack, softplus": ((2, 2, 1), {"activation": "softplus"}, {"method": "stack", "n_relu": 8}),
     "stack, tanh, no products": (
         (2, 2, 1), {"activation": "tanh", "output": "tanh", "bias": False},
-        {"method": "stack", "n_relu": 8, "products": "attention", "n_examples": 4},
+        {"method": "stack", "n_relu": 64, "products": "attention", "n_examples": 4},
     ),
     "stack, relu, logistic": (
-        (2, 2, 2, 1), {"activation": "relu", "loss": "logistic"}, {"method": "stack", "n_relu": 8},
+        (2, 2, 2, 1), {"activation": "relu", "loss": "logistic"}, {"method": "stack", "n_relu": 256},
     ),
     "stack, relu, no products": (
         (2, 2, 1), {"activation": "relu", "loss": "huber"},
@@ -51,7 +51,8 @@ FITTED = ("softplus", "tanh", "logistic")
 
 def make(name, **more):
     widths, net, options = CASES[name]
-    return icgd.compile(icgd.Network(widths, **net), icgd.GD(0.3, box=BOX), **(options | more))
+    options = {"radius": 4.0, **options, **more}
+    return icgd.compile(icgd.Network(widths, **net), icgd.GD(0.3, box=BOX), **options)
 
 
 def check_of(program):
@@ -90,6 +91,11 @@ def assert_harmless(name, rejected, survived):
         assert small, mutant.name
         assert fitted, mutant.name
         assert part.endswith((".a", ".c")) or "multiply" in part or ".loss." in part, mutant.name
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_program_passes_before_it_is_changed(name):
+    assert check_of(make(name)).passed
 
 
 QUICK = ["stack, softplus", "forward, relu, two layers"]

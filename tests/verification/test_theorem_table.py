@@ -23,12 +23,16 @@ from icgd.verification import (
 )
 from icgd.verification.theorem_table import (
     PAPERS,
+    VERDICTS,
     Row,
     checkers,
     checks,
     from_json,
     judge,
+    labelled,
     render,
+    render_tallies,
+    tally,
     theorem_table,
     to_json,
 )
@@ -39,13 +43,23 @@ SECTION_3 = [
 ]  # fmt: skip
 STATEMENTS = [
     *SECTION_3, "Lemma A.5", "Definition 4.3", "Definition 4.4", "Theorem 4.1", "Theorem 4.2",
-    "Section 4, O(N) saving", "Proposition 4.1", "Proposition 4.2", "Proposition 4.3",
-    "Proposition 4.4", "C.9, Step 2",
+    "Remark 4.1, O(N) saving", "Proposition 4.1", "Proposition 4.2", "Proposition 4.3",
+    "Proposition 4.4", "C.9, Steps 1 and 2",
 ]  # fmt: skip
-HOLD = {"Lemma A.1", "Remark 3.3"}
+VERDICT = {
+    "Lemma A.1": "holds",
+    **dict.fromkeys(
+        ["Lemma 3.1", "Lemma A.5", "Remark 4.1, O(N) saving", "Proposition 4.4"], "reading"
+    ),
+    **dict.fromkeys(
+        ["Theorem 3.1", "Theorem 3.2", "Theorem 3.3", "Lemma A.2", "Lemma A.4", "Proposition 4.3",
+         "C.9, Steps 1 and 2"], "false",
+    ),
+}  # fmt: skip
+"""All others are slips."""
 DESCENT = {
     "Theorem 3.1": 1e-9, "Theorem 3.2": 1e-9, "Theorem 3.3": 0.2, "Remark 3.3": 0.01,
-    "C.3, last step": 0.1, "Section 4, O(N) saving": 0.5, "Lemma A.1": 0.1, "Lemma A.3": 0.2,
+    "C.3, last step": 0.1, "Remark 4.1, O(N) saving": 0.5, "Lemma A.1": 0.1, "Lemma A.3": 0.2,
 }  # fmt: skip
 
 
@@ -57,6 +71,7 @@ def rows():
 def row(**changes) -> Row:
     values = {
         "refuted": True,
+        "errata": ("COT 29",),
         "counterexample": "1 > 0",
         "corrected": "c",
         "measured": 1e-16,
@@ -69,7 +84,8 @@ def test_every_statement_has_a_passing_row(rows):
     assert [r.statement for r in rows] == STATEMENTS == list(checkers("COT"))
     for r in rows:
         assert r.passed, r
-        assert r.printed_verdict == ("holds" if r.statement in HOLD else "fails")
+        assert r.printed_verdict == VERDICT.get(r.statement, "slip"), r
+        assert bool(r.errata) == (r.printed_verdict != "holds")
         assert 0.0 <= r.measured <= r.bound
         assert r.printed
         assert r.corrected
@@ -117,14 +133,67 @@ def test_table_is_reproducible(rows):
         ({"measured": -1.0}, False),
         ({"refuted": False}, False),
         ({"also": False}, False),
-        ({"refuted": False, "documented": "holds"}, True),
-        ({"refuted": True, "documented": "holds"}, False),
+        ({"refuted": False, "errata": ()}, True),
+        ({"refuted": True, "errata": ()}, False),
     ],
 )
 def test_judgement(changes, passed):
     judged = row(**changes)
     assert judged.passed is passed
-    assert judged.printed_verdict == ("fails" if changes.get("refuted", True) else "holds")
+    assert judged.printed_verdict == ("false" if changes.get("refuted", True) else "holds")
+
+
+@pytest.mark.parametrize(
+    ("errata", "verdict"),
+    [
+        (("COT 29", "COT 30"), "false"),
+        (("COT 30", "COT 29"), "false"),
+        (("COT 2", "COT 8", "COT 9"), "slip"),
+        (("COT 9", "COT 8"), "reading"),
+        (("COT 14",), "float"),
+    ],
+)
+def test_a_statement_is_as_wrong_as_its_worst_part(errata, verdict):
+    judged = row(errata=errata)
+    assert (judged.printed_verdict, judged.passed) == (verdict, True)
+    assert row(errata=errata, refuted=False).passed is False
+
+
+@pytest.mark.parametrize("name", ["COT 24", "COT 99", "XYZ 1", "29", "COT"])
+def test_unknown_entries_are_refused(name):
+    with pytest.raises(
+        icgd.InvalidParameter, match=rf"`errata` must name an entry .* Got '{name}'"
+    ):
+        row(errata=(name,))
+
+
+def test_tallies(rows):
+    count = tally(rows)
+    assert (count.statements, count.passed) == (len(rows), len(rows))
+    assert list(count.verdicts) == list(VERDICTS) == ["holds", "false", "slip", "reading", "float"]
+    assert sum(count.verdicts.values()) == len(rows)
+    assert count.verdicts == {v: [r.printed_verdict for r in rows].count(v) for v in VERDICTS}
+    mixed = [row(), row(refuted=False, errata=()), row(errata=("COT 9",), measured=math.nan)]
+    assert tally(mixed).verdicts == {"holds": 1, "false": 1, "slip": 0, "reading": 0, "float": 1}
+    assert tally(mixed).passed == 2
+    with pytest.raises(icgd.InvalidParameter, match="'fails'"):
+        tally([replace(row(), printed_verdict="fails")])
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_tallies({"COT": rows, "DEEP": mixed}))
+    text = console.export_text()
+    cells = [
+        [c.strip() for c in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line
+    ]
+    expected = [str(n) for n in (count.statements, *count.verdicts.values(), count.passed)]
+    assert ["COT", *expected] in cells
+    assert ["DEEP", "3", "1", "1", "0", "0", "1", "2"] in cells
+
+
+def test_rows_of_several_papers_are_labelled(rows):
+    named = labelled({"COT": rows, "DEEP": [row()]})
+    assert named[0].statement == f"[COT] {rows[0].statement}"
+    assert named[-1].statement == "[DEEP] S"
+    assert len(named) == len(rows) + 1
 
 
 def test_unknown_paper():
@@ -159,6 +228,11 @@ def test_rendering(rows):
     assert "FAIL" in text
     assert "[bold]x[/bold]" in text
     assert "Proposition 4.4" in text
+    # Every failing row says its class and its entries.
+    flat = " ".join(text.replace("│", " ").split())
+    assert "slip: erratum COT 26" in flat
+    assert "false: errata COT 21, COT 22" in flat
+    assert "fails" not in {r.printed_verdict for r in rows}
 
 
 def test_papers_register_their_checkers(monkeypatch):

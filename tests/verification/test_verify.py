@@ -66,7 +66,9 @@ def test_bounds_hold_where_the_head_is_visibly_wrong(options: dict) -> None:
     net = icgd.Network((3, 4, 2))
     X, Y, init = problem(net, 6, 4)
     check = icgd.verify(icgd.compile(net, icgd.SGD(lr=0.02), **options), X, Y, init=init)
-    assert check.passed
+    # A hard grid's bound is above what a round changes: it holds, and shows nothing.
+    assert check.verdict == ("inconclusive" if options.get("temperature") == "hard" else "passed")
+    assert all(r.round_error <= r.round_bound for r in check.rounds)
     assert all(r.round_error <= r.round_bound for r in check.rounds)
 
 

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from icgd.verification.judgement import Sight
 from icgd.verification.round_record import RoundRecord, worst_record
 from icgd.verification.weight_arithmetic import (
     all_within,
@@ -111,9 +112,10 @@ def test_copies_do_not_follow(bias):
 
 
 def test_the_worst_of_several_problems():
-    one = RoundRecord(4, 1.0, 2.0, math.nan, 4.0, 5.0, 1)
-    two = RoundRecord(4, 3.0, 0.0, 1.0, 6.0, 0.0, 2)
+    one = RoundRecord(4, 1.0, 2.0, math.nan, 4.0, 5.0, 1, 0.5, Sight((True, True), (False, False)))
+    two = RoundRecord(4, 3.0, 0.0, 1.0, 6.0, 0.0, 2, 0.2, Sight((True, False), (False, True)))
     found = worst_record([one, two])
     assert (found.round, found.error, found.round_error) == (4, 3.0, 2.0)
     assert math.isnan(found.round_bound)
     assert (found.global_bound, found.paper_bound, found.near_kink) == (6.0, 5.0, 3)
+    assert (found.update, found.sight) == (0.2, Sight((True, False), (False, True)))

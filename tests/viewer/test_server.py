@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import struct
 import threading
+import time
 
 import pytest
 
@@ -110,3 +113,20 @@ def test_a_taken_port_and_a_wrong_path_are_explained(server):
 def test_it_can_be_closed_before_it_served():
     server = serve(FILES)
     server.close()
+
+
+def test_a_client_that_goes_away_is_no_error(capfd):
+    """It resets the connection in the middle of a large answer, which prints nothing; a bug would."""
+    with serve({"/": ("text/plain", b"x" * 50_000_000)}) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        for _ in range(3):
+            client = socket.create_connection(("127.0.0.1", running.port))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert client.recv(10)
+            client.close()
+        time.sleep(0.5)
+        running.close()
+        thread.join()
+    assert capfd.readouterr().err == ""

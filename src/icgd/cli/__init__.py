@@ -30,7 +30,10 @@ app = typer.Typer(
     "context, run it, and hold it against torch.optim.SGD.",
 )
 bench = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Measure speed and cost on this machine."
+    cls=OneLineGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Measure speed and cost on this machine.",
 )
 app.add_typer(bench, name="bench")
 
@@ -293,7 +296,7 @@ def verify(
     paper: Annotated[
         str | None,
         typer.Option(
-            help="Check every statement of a paper and print the theorem table: COT, DEEP, BRIDGE, "
+            help="Check the statements of a paper and print the theorem table: COT, DEEP, BRIDGE, "
             "ALGO, LSA, or all.",
             show_default=False,
         ),
@@ -317,7 +320,7 @@ def verify(
 ) -> None:
     """Check the statements of a paper (--paper), or a saved program on your data (--program).
 
-    Exit code 0: everything held; 1: something did not; 2: bad input.
+    Exit code 0: everything held; 1: something did not, or bounds were too large to show it; 2: bad input.
     """
     with one_line_errors():
         from icgd.cli import verify_command as job

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from icgd.atomic import write_bytes
 from icgd.cli.guard import one_line_errors
-from icgd.cli.output import as_json, check_file_in_place, write_bytes, write_file
+from icgd.cli.output import as_json, check_file_in_place, write_file
 from icgd.errors import InvalidParameter
 
 if TYPE_CHECKING:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from icgd.errors import InvalidFile, InvalidParameter
+from icgd.cli.settings import EXAMPLES as EXAMPLES
+from icgd.errors import InvalidFile, InvalidParameter, TooLarge
+from icgd.preflight import MEMORY, as_bytes, memory_limit
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
 
-EXAMPLES = ("diabetes", "breast_cancer")
 MISSING = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "none")
 """Cells that stand for no value, in any case of letters."""
 
@@ -77,6 +78,7 @@ def _read_cells(path: Path) -> pd.DataFrame:
     if path.is_dir():
         raise InvalidFile(f"{path} is a directory. Pass a CSV file with a header.")
     try:
+        _check_size(path)
         return pd.read_csv(path, header=None, dtype=str, na_filter=False, skipinitialspace=True)
     except FileNotFoundError:
         raise InvalidFile(
@@ -92,6 +94,33 @@ def _read_cells(path: Path) -> pd.DataFrame:
         raise InvalidFile(_unreadable(path, str(error))) from None
     except OSError as error:
         raise InvalidFile(f"{path} cannot be read: {error.strerror}. Check the file.") from None
+
+
+CELL, LETTER = 130.0, 2.0
+"""Bytes that a cell takes while a table is read, and each of its letters."""
+
+
+def _check_size(path: Path) -> None:
+    """Refuse a table that does not fit, by what it holds: a small file may inflate to any size.
+
+    The file is read in pieces, no further than to the point where it is too large.
+    """
+    from pandas.io.common import get_handle
+
+    cells = letters = 0
+    room = memory_limit()
+    with get_handle(path, "rb", compression="infer") as opened:
+        while piece := opened.handle.read(2**20):
+            data = piece.encode() if isinstance(piece, str) else piece
+            cells += data.count(b",") + data.count(b"\n")
+            letters += len(data)
+            taken = CELL * cells + LETTER * letters
+            if taken > room:
+                raise TooLarge(
+                    f"{path} holds more than {as_bytes(letters)} of text in {cells:,} cells, which take about "
+                    f"{as_bytes(taken)} of memory to read, and {as_bytes(room)} are available. Use fewer rows; "
+                    f"or set {MEMORY} to the memory that may be used, such as 32GB, or to none."
+                )
 
 
 def _unreadable(path: Path, reason: str) -> str:

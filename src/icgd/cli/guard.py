@@ -60,6 +60,17 @@ def one_line_errors(interrupted: str = NOTHING_WRITTEN) -> Iterator[None]:
 class OneLineGroup(TyperGroup):
     """Commands whose usage errors are one line, too; the help for no arguments stays as it is."""
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Summaries are wrapped, where click would cut them."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(limit=10_000))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """Parse the options before the command."""
         with _one_line_usage():

@@ -1,20 +1,18 @@
-"""Results on disk, all or nothing: written beside the target, moved in when complete."""
+"""Results on disk: whether a place can be written to, and JSON that everyone can read."""
 
 from __future__ import annotations
 
-import errno
+import functools
 import json
 import math
 import os
-import secrets
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from icgd.atomic import write_text, write_whole
-from icgd.errors import InvalidFile, InvalidParameter
+from icgd.atomic import only_writer, write_text
+from icgd.cli.settings import Settings
+from icgd.errors import InvalidParameter
 
 
 def check_directory(option: str, directory: Path) -> None:
@@ -43,6 +41,22 @@ def check_file_in_place(option: str, path: Path) -> None:
     check_file(option, path)
 
 
+Job = Callable[[Settings], dict[str, Any]]
+
+
+def holding_out(job: Job) -> Job:
+    """A job that checks its settings first, and keeps other processes out of --out while it works."""
+
+    @functools.wraps(job)
+    def held(settings: Settings) -> dict[str, Any]:
+        settings.check()
+        check_directory("--out", settings.out)
+        with only_writer(settings.out):
+            return job(settings)
+
+    return held
+
+
 def _check_writable(option: str, directory: Path) -> None:
     existing = directory.absolute()
     while not existing.exists():
@@ -62,55 +76,9 @@ def _may_write(directory: Path) -> bool:
     return os.access(directory, os.W_OK | os.X_OK)
 
 
-@contextmanager
-def staged(directory: Path) -> Iterator[Path]:
-    """A directory beside `directory`; its files move in at the end, or vanish after an error.
-
-    Other files already in `directory` are kept.
-    """
-    directory = directory.absolute()
-    created = [p for p in (directory.parent, *directory.parent.parents) if not p.exists()]
-    staging = directory.parent / f".{directory.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        staging.mkdir(parents=True)
-        yield staging
-        _move_in(staging, directory)
-    except BaseException as error:
-        shutil.rmtree(staging, ignore_errors=True)
-        for parent in created:  # innermost first; one that holds something else stays
-            try:
-                parent.rmdir()
-            except OSError:
-                break
-        if isinstance(error, OSError):
-            raise InvalidFile(
-                f"Results cannot be written to {directory}: {error.strerror or error}. "
-                "Free the space or choose another --out."
-            ) from error
-        raise
-
-
-def _move_in(staging: Path, directory: Path) -> None:
-    if not directory.exists():
-        staging.rename(directory)
-        return
-    items = sorted(staging.iterdir())
-    for item in items:  # nothing moves unless everything can
-        if (directory / item.name).is_dir():
-            raise IsADirectoryError(errno.EISDIR, f"{item.name} is a directory there")
-    for item in items:
-        os.replace(item, directory / item.name)
-    staging.rmdir()
-
-
 def write_file(path: Path, text: str) -> None:
     """Write one text file, or nothing."""
     write_text(path, text)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write one binary file, or nothing."""
-    write_whole(path, lambda temporary: temporary.write_bytes(content))
 
 
 def as_json(value: Any) -> str:

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from icgd.atomic import finish_move
 from icgd.cli.guard import one_line_errors
 from icgd.cli.output import check_directory, check_file_in_place
-from icgd.errors import InvalidParameter
+from icgd.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
     from icgd.report import PaperFigures
 
 FORMATS = ("png", "pdf", "svg")
 WIDTHS = {"single": 3.4, "double": 7.0}
+MOST_RUNS = 8
 SMALLEST, LARGEST = 2.0, 20.0
 
 
@@ -92,6 +94,9 @@ class ReportRequest:
         for format in formats:
             if format not in FORMATS:
                 raise InvalidParameter("--format", format, f"be among {', '.join(FORMATS)}")
+        if len(self.runs) <= MOST_RUNS:  # more are refused by their number
+            for run in self.runs:
+                _check_run(run)
         out = self.out or self._usual_place()
         if out.suffix.lower() not in (".html", ".htm"):
             raise InvalidParameter(
@@ -119,6 +124,23 @@ class ReportRequest:
                 "--width", asked, f"be single, double, or {SMALLEST:g} to {LARGEST:g} inches"
             )
         return inches
+
+
+def _check_run(run: Path) -> None:
+    """A directory with a result, or a file."""
+    wrote = "Pass a directory that icgd run wrote (its --out)."
+    try:
+        if run.is_dir():
+            # A command that was killed while its files moved had finished its work.
+            finish_move(run)
+        if run.is_dir() and not (run / "result.json").is_file():
+            raise InvalidFile(f"{run} has no result.json. {wrote}")
+        if not run.exists():
+            raise InvalidFile(f"No run {run}. {wrote}")
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidFile):
+            raise
+        raise InvalidFile(f"{run} cannot be read: {error}. Check the path.") from None
 
 
 def run_report(request: ReportRequest) -> None:

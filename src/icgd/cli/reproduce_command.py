@@ -72,23 +72,20 @@ def reproduce(
     they stopped. Exit code 0: done, whatever reproduced; 2: bad input.
     """
     with one_line_errors(GOES_ON):
+        _check(name, scale, executor, workers, listed=list)
+        from icgd.cli.output import check_directory
+
+        if not list:
+            check_directory("--out", out)
         from icgd.experiments.registry import EXPERIMENTS, find_experiment
 
         if list:
             named = name not in ("", ALL)
             _show_list([find_experiment(name)] if named else [*EXPERIMENTS.values()])
             return
-        from icgd.errors import InvalidParameter
-
-        if not name:
-            raise InvalidParameter("NAME", name, f"be one of {', '.join(EXPERIMENTS)}, or all")
-        from icgd.cli.output import check_directory
-        from icgd.experiments.executors import make_executor
         from icgd.experiments.reproduce import forget
         from icgd.training.trainer import check_device
 
-        make_executor(executor, workers)  # complain before any work is done
-        check_directory("--out", out)
         chosen = [*EXPERIMENTS.values()] if name == ALL else [find_experiment(name)]
         for experiment in chosen:
             experiment.size(scale)
@@ -102,6 +99,22 @@ def reproduce(
             if restart and not estimate:
                 forget(experiment, scale, out)
             _reproduce(experiment, scale, how, only_estimate=estimate)
+
+
+def _check(name: str, scale: str, executor: str, workers: int, *, listed: bool) -> None:
+    """Complain before anything heavy is imported."""
+    from icgd.errors import InvalidParameter
+    from icgd.experiments.executors import make_executor
+    from icgd.experiments.names import NAMES, check_name, check_scale
+
+    if name not in ("", ALL):
+        check_name(name)
+    if listed:
+        return
+    if not name:
+        raise InvalidParameter("NAME", name, f"be one of {', '.join(NAMES)}, or all")
+    make_executor(executor, workers)
+    check_scale(scale)
 
 
 def _with_what_they_need(
@@ -122,13 +135,22 @@ def _reproduce(
     from icgd.experiments.cells import missing_cells
     from icgd.experiments.estimate import estimate
     from icgd.experiments.reproduce import PAGE, cells_directory, reproduce
+    from icgd.experiments.whole_cells import estimate_whole
 
     out = how["out"]
     cells = experiment.cells(scale)
     left = missing_cells(cells, cells_directory(experiment, scale, out))
     typer.echo(f"{experiment.name} ({experiment.paper}, {experiment.where}), scale {scale}")
-    cost = estimate(left, how["workers"], how["device"])
-    typer.echo(f"{len(left)} of {len(cells)} cells to do. {cost}, without measuring and baselines.")
+    to_do = f"{len(left)} of {len(cells)} cells to do."
+    if scale != "smoke":
+        cost = estimate(left, how["workers"], how["device"])
+        typer.echo(f"{to_do} {cost}, without measuring and baselines.")
+    elif only_estimate:
+        cost = estimate_whole(left, how["workers"], how["device"])
+        typer.echo(f"{to_do} {cost}, with everything that is measured.")
+    else:
+        # An estimate of so little work would take as long as the work.
+        typer.echo(to_do)
     if only_estimate:
         return
     with _progress(len(left)) as done:
@@ -144,32 +166,34 @@ def _show(experiment: Experiment, record: Record) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from icgd.experiments.claim import tally
     from icgd.experiments.estimate import duration
-    from icgd.experiments.experiment import verdict
 
     console = Console(highlight=False, markup=False)
-    for told in experiment.tables(record.rows):
-        table = Table(title=told.title, title_justify="left")
-        for column in told.columns:
+    for result in experiment.tables(record.rows):
+        table = Table(title=result.title, title_justify="left")
+        for column in result.columns:
             table.add_column(column)
-        for row in told.rows:
+        for row in result.rows:
             table.add_row(*row)
         console.print(table)
-    words = {True: "holds", False: "does not hold", None: "not decided"}
     claims = experiment.claims(record.rows)
     for claim in claims:
-        console.print(f"- {claim.paper}: {words[claim.holds]}. {claim.found}")
-    console.print(verdict(claims))
+        console.print(f"- {claim.word}: {claim.paper}. {claim.found}")
+        for text in claim.shortfalls:
+            console.print(f"  worse than a naive predictor: {text}")
+    console.print(f"{tally(claims)}.")
     console.print(f"Work: {duration(record.seconds)} on {record.workers} workers")
 
 
 def _show_list(experiments: Sequence[Experiment]) -> None:
-    """A block for each experiment: verdicts are too long for the column of a table."""
+    """A block for each experiment: its tally, and a line for every claim with the verdict in front."""
     from rich.console import Console
     from rich.padding import Padding
 
+    from icgd.experiments.claim import tally
     from icgd.experiments.estimate import duration
-    from icgd.experiments.experiment import SCALES, verdict_parts
+    from icgd.experiments.experiment import SCALES
     from icgd.experiments.record import recorded
 
     console = Console(highlight=False, markup=False)
@@ -180,8 +204,14 @@ def _show_list(experiments: Sequence[Experiment]) -> None:
         if record is not None:
             costs = {**record.costs, record.scale: record.seconds}
             lines.append(", ".join(f"{s} {duration(costs[s])}" for s in SCALES if s in costs))
-            lines.append(f"Recorded at {record.scale} scale, {record.seeds} seeds.")
-            lines += verdict_parts(experiment.claims(record.rows))
+            claims = experiment.claims(record.rows)
+            lines.append(
+                f"Recorded at {record.scale} scale, {record.seeds} seeds: {tally(claims)}."
+            )
+            lines += [
+                f"{'(our question) ' if claim.ours else ''}{claim.word}: {claim.short}"
+                for claim in claims
+            ]
         for line in lines:
             console.print(Padding(line, (0, 0, 0, 2), expand=False))
     console.print(

@@ -14,9 +14,10 @@ import torch
 import typer
 
 import icgd
+from icgd.atomic import staged
 from icgd.cli.curves import error_curve, loss_curve, mean_loss
 from icgd.cli.data import Array, Table, chosen_targets, load_example, make_table, read_csv
-from icgd.cli.output import as_json, check_directory, finite, staged
+from icgd.cli.output import as_json, finite, holding_out
 from icgd.cli.recording import DROPPED, add_trace, recorded, summary
 from icgd.cli.settings import Settings, hidden_widths
 from icgd.constructions.compile import DTYPES
@@ -63,10 +64,9 @@ def load_table(
     return make_table(frame, names, standardize=standardize, standardize_target=standardize_target)
 
 
+@holding_out
 def run(settings: Settings) -> dict[str, Any]:
     """Do the whole job and write the results; gives back the content of result.json."""
-    settings.check()
-    check_directory("--out", settings.out)
     table = load_table(
         settings.data, settings.example, settings.target, standardize=settings.standardize
     )
@@ -82,6 +82,7 @@ def run(settings: Settings) -> dict[str, Any]:
     result = finite(
         {
             **measured,
+            "command": settings.command(),
             "config": configuration(settings, program, table),
             "versions": versions(),
         }
@@ -264,23 +265,17 @@ def _write(
     out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table,
     trace: icgd.Trace | None,
 ) -> None:  # fmt: skip
-    from safetensors.torch import save_file
-
+    from icgd.atomic.tensors import tensor_bytes
     from icgd.report import write_report
 
     result.update(summary(trace))
     scales = {"features": table.features.to_dict(), "targets": table.targets.to_dict()}
     full = {**result, "standardization": finite(scales)}
-    with staged(out) as directory:
+    # A recording of an earlier run would tell another story.
+    with staged(out, remove=DROPPED if trace is None else ()) as directory:
         (directory / "result.json").write_text(as_json(full) + "\n", encoding="utf-8")
-        stored = directory / "weights.safetensors"
         metadata = {"format": "pt", "standardization": as_json(scales)}
-        save_file(tensors, str(stored), metadata=metadata)
-        # safetensors writes for the owner alone; results are as readable as any other file.
-        stored.chmod((directory / "result.json").stat().st_mode)
+        (directory / "weights.safetensors").write_bytes(tensor_bytes(tensors, metadata))
         write_report(result, directory)
         if trace is not None:
             add_trace(trace, directory)
-    if trace is None:  # one of an earlier run would tell another story
-        for name in DROPPED:
-            (out / name).unlink(missing_ok=True)

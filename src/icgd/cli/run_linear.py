@@ -11,7 +11,7 @@ from torch import Tensor
 
 import icgd
 from icgd.cli.data import Table
-from icgd.cli.output import check_directory, finite
+from icgd.cli.output import finite, holding_out
 from icgd.cli.recording import recorded
 from icgd.cli.run_command import FORMAT, load_table, r_squared, versions, write_result
 from icgd.cli.settings import Settings
@@ -31,10 +31,9 @@ AGREES = 1e-6
 """Largest distance to the exact algorithm, relative to the weights, that counts as the same path."""
 
 
+@holding_out
 def run_linear(settings: Settings) -> dict[str, Any]:
     """Do the whole job and write the results; gives back the content of result.json."""
-    settings.check()
-    check_directory("--out", settings.out)
     table = load_table(
         settings.data, settings.example, settings.target, standardize=settings.standardize
     )
@@ -58,6 +57,7 @@ def run_linear(settings: Settings) -> dict[str, Any]:
             **costs[chosen],
             "notes": [*table.notes, *notes],
             "seconds": time.perf_counter() - started,
+            "command": settings.command(),
             "config": {
                 "data": str(settings.data) if settings.data else f"example:{settings.example}",
                 "table": table.digest,

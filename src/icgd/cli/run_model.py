@@ -12,7 +12,7 @@ from torch import Tensor
 import icgd
 from icgd.cli.curves import thinned
 from icgd.cli.data import Table
-from icgd.cli.output import check_directory, finite
+from icgd.cli.output import finite, holding_out
 from icgd.cli.recording import recorded
 from icgd.cli.run_command import FORMAT, load_table, r_squared, versions, write_result
 from icgd.cli.settings import Settings
@@ -27,10 +27,9 @@ MAX_POINTS = 400
 FIRST = 60
 
 
+@holding_out
 def run_model(settings: Settings) -> dict[str, Any]:
     """Do the whole job and write the results; gives back the content of result.json."""
-    settings.check()
-    check_directory("--out", settings.out)
     # Labels and counts mean what they are: only the target of a regression may be scaled.
     scaled_target = settings.standardize and settings.model in ("ridge", "lasso")
     table = load_table(
@@ -78,6 +77,7 @@ def run_model(settings: Settings) -> dict[str, Any]:
             **measured,
             "notes": [*notes, *table.notes, *check.notes, *measured["notes"]],
             "seconds": time.perf_counter() - started,
+            "command": settings.command(),
             "config": {
                 "data": str(settings.data) if settings.data else f"example:{settings.example}",
                 "table": table.digest,
@@ -178,6 +178,7 @@ def _measured(
         "range_use": float(run.range_use),
         "radius": program.radius,
         "head_error": program.certificate.sup_error,
+        "rank": problem.rank_on(X),
         "constants": {k: float(v) for k, v in vars(check.constants).items()},
         "coefficients": {
             name: {

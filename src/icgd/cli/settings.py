@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from icgd.errors import InvalidParameter
+from icgd.errors import InvalidFile, InvalidParameter
 
 DTYPES = ("float64", "float32")
 EXECUTORS = ("structured", "dense", "sparse")
@@ -14,6 +14,7 @@ TEMPERATURES = ("spectral", "hard")
 METHODS = ("cot", "stack", "forward_mode")
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "softplus", "gelu")
 MODELS = ("network", "linear", "ridge", "lasso", "logistic", "poisson")
+EXAMPLES = ("diabetes", "breast_cancer")
 OPTIMIZERS = ("gd", "newton", "preconditioned")
 _NETWORK = {"widths": "16,16", "seed": 0, "output": "linear"}
 _COT = {"epochs": 3, "temperature": "spectral", "n_grid": None, "rho": None}
@@ -69,6 +70,12 @@ class Settings:
                 "be given, or --example, but not both",
                 remedy="Try: icgd run --example diabetes",
             )  # fmt: skip
+        if self.example is not None and self.example not in EXAMPLES:
+            raise InvalidParameter("--example", self.example, f"be one of {', '.join(EXAMPLES)}")
+        if self.data is not None and not self.data.exists():
+            raise InvalidFile(
+                f"No file {self.data}. Pass a CSV file with a header, or use --example diabetes."
+            )
         choices = {
             "model": MODELS, "dtype": DTYPES, "executor": EXECUTORS, "temperature": TEMPERATURES,
             "method": METHODS, "optimizer": OPTIMIZERS, "activation": ACTIVATIONS,
@@ -108,7 +115,10 @@ class Settings:
                 shown = asked if self.model == "network" else f"--model {self.model}"
                 option = name.replace("_", "-")
                 raise InvalidParameter(
-                    f"--{option}", getattr(self, name), f"be left out with {shown}"
+                    f"--{option}",
+                    getattr(self, name),
+                    f"be left out with {shown}",
+                    remedy=self._where_it_belongs(name, option),
                 )
         if (
             self.executor == "sparse"
@@ -134,6 +144,35 @@ class Settings:
             raise InvalidParameter("--lam", self.lam, "be a finite number >= 0")
         if self.steps is not None and self.steps < 1:
             raise InvalidParameter("--steps", self.steps, "be an integer >= 1")
+
+    def _where_it_belongs(self, name: str, option: str) -> str:
+        """The methods that take an option of networks, as a command to write."""
+        takers = [method for method in METHODS if name not in NOT_FOR[f"--method {method}"]]
+        if self.model != "network" or not takers:
+            return ""
+        value = getattr(self, name)
+        return (
+            f"Write --{option} {value} with " + " or ".join(f"--method {m}" for m in takers) + "."
+        )
+
+    def command(self) -> list[str]:
+        """The words of `icgd run` that ask for this again, to another directory than the run's own.
+
+        >>> Settings(Path("out"), example="diabetes", seed=3, bias=False).command()
+        ['icgd', 'run', '--example', 'diabetes', '--seed', '3', '--no-bias']
+        """
+        words = ["icgd", "run", *([] if self.data is None else [str(self.data)])]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("out", "data") or value == field.default:
+                continue
+            option = field.name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{option}" if value else f"--no-{option}")
+                continue
+            for one in value if isinstance(value, tuple) else (value,):
+                words += [f"--{option}", one if isinstance(one, str) else repr(one)]
+        return words
 
 
 def hidden_widths(text: str) -> tuple[int, ...]:

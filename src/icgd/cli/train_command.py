@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from icgd.cli.guard import GOES_ON, one_line_errors
+from icgd.cli.guard import FAILED, GOES_ON, leave, one_line_errors
+from icgd.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
     from icgd.training.trainer import Report
@@ -60,18 +61,24 @@ def train(
     all processes. Exit code 0: done; 2: bad input or a loss that is not finite.
     """
     with one_line_errors(GOES_ON):
-        from icgd.training.config import load_config, presets
+        from icgd.training.preset_files import find_config, presets
 
         if list:
             for name in presets():
                 typer.echo(name)
             return
-        from icgd.errors import InvalidParameter
-
         if not config:
             raise InvalidParameter(
                 "CONFIG", config, "be given", remedy="Presets: " + ", ".join(presets()) + "."
             )
+        find_config(config)
+        for text in set or ():
+            if not text.partition("=")[0].strip() or "=" not in text:
+                raise InvalidParameter(
+                    "--set", text, "have the form a.b=c", remedy="For example training.seed=3."
+                )
+        from icgd.training.config import load_config
+
         made = load_config(config, [*(set or ()), *(["training.compile=true"] if compile else [])])
         from icgd.training.trainer import train as job
 
@@ -108,22 +115,32 @@ def evaluate(
 ) -> None:
     """Measure a trained model on fresh prompts, position by position, beside the baselines of its task."""
     with one_line_errors():
-        from icgd.atomic import write_whole
-        from icgd.cli.output import as_json, check_file, write_file
-        from icgd.experiments.measures import evaluate_run, evaluation_figure, evaluation_table
-        from icgd.problems.regression import whole
+        from icgd.atomic import staged
+        from icgd.cli.output import as_json, check_file
+        from icgd.training.preset_files import check_run
 
-        whole("--prompts", prompts)
-        whole("--seed", seed, 0)
-        if points is not None:
-            whole("--points", points)
+        for name, value, least in (
+            ("--prompts", prompts, 1),
+            ("--seed", seed, 0),
+            ("--points", points, 1),
+        ):
+            if value is not None and value < least:
+                raise InvalidParameter(name, value, f"be an integer >= {least}")
+        check_run(run)
         out = json or (run if run.is_dir() else Path("runs") / run.stem) / "eval.json"
         check_file("--json", out)
-        told = evaluate_run(run, n_points=points, n_prompts=prompts, seed=seed)
-        write_file(out, as_json(told) + "\n")
-        figure = evaluation_figure(told)
         picture = out.with_suffix(".png")
-        write_whole(picture, lambda there: figure.savefig(there, format="png"))
+        if picture == out:
+            raise InvalidParameter(
+                "--json", str(out), "not end in .png", remedy="The figure has that name."
+            )
+        from icgd.experiments.measures import evaluate_run, evaluation_figure, evaluation_table
+
+        told = evaluate_run(run, n_points=points, n_prompts=prompts, seed=seed)
+        figure = evaluation_figure(told)
+        with staged(out.parent) as place:
+            (place / out.name).write_text(as_json(told) + "\n", encoding="utf-8")
+            figure.savefig(place / picture.name, format="png")
         from rich.console import Console
 
         Console(highlight=False).print(evaluation_table(told))
@@ -148,16 +165,29 @@ def sweep(
 ) -> None:
     """Train a grid of settings and seeds; finished cells are never run again.
 
-    Writes results.parquet, one row per cell.
+    Writes results.parquet, one row per cell, also for cells that failed. Exit code 0: all cells have a
+    result; 1: one failed; 2: bad input.
     """
     with one_line_errors(GOES_ON):
+        from icgd.experiments.executors import make_executor
+
+        make_executor(executor, workers)
+        if not file.is_file():
+            raise InvalidFile(f"There is no sweep file {file}.")
         from icgd.experiments.sweep import sweep as job
 
         def on_done(cell: object, row: object) -> None:
             typer.echo(f"{getattr(cell, 'key', cell)} done", err=True)
 
-        table = job(file, executor=executor, workers=workers, out=out, on_done=on_done)
-        typer.echo(f"Table: {table}")
+        swept = job(file, executor=executor, workers=workers, out=out, on_done=on_done)
+        typer.echo(f"Table: {swept.table}")
+    if swept.failed:
+        cell, error = swept.failed[0]
+        leave(
+            f"{len(swept.failed)} of {swept.n_cells} cells failed; column `failed` of the table says why. "
+            f"First: {cell.key}: {error}",
+            FAILED,
+        )
 
 
 def bench_train(

@@ -33,21 +33,29 @@ def check_request(
 
 
 def verify_paper(paper: str, json: Path | None) -> bool:
-    """Print the theorem table; gives back whether every row passed."""
+    """Print the theorem table, its tally and what has no row; gives back whether every row passed."""
     from rich.console import Console
 
-    from icgd.verification.theorem_table import render, theorem_table, to_json
+    from icgd.verification.numbered_statements import coverage
+    from icgd.verification.theorem_table import (
+        PAPERS,
+        labelled,
+        render,
+        render_tallies,
+        theorem_table,
+        to_json,
+    )
 
-    if paper.lower() == "all":
-        from icgd.verification.theorem_table import all_papers
-
-        rows = all_papers()
-    else:
-        rows = theorem_table(paper.upper())
+    every = paper.lower() == "all"
+    tables = {key: theorem_table(key) for key in (PAPERS if every else [paper.upper()])}
+    rows = labelled(tables) if every else tables[paper.upper()]
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=140)
     console.print(render(rows))
+    console.print(render_tallies(tables))
+    for key, listed in tables.items():
+        console.print(coverage(key, [row.statement for row in listed]), markup=False)
     if json is not None:
         write_file(json, to_json(rows))
     return all(row.passed for row in rows)
@@ -63,8 +71,10 @@ def verify_program(
     from rich.console import Console
 
     import icgd
+    from icgd.verification.verify import check_construction
 
     loaded = icgd.Program.from_pretrained(program, allow_altered=True)
+    check_construction(str(loaded.config["construction"]))
     how: dict[str, Any] = {"executor": executor, "progress": True}
     if "widths" in loaded.config["problem"]:
         sgd = loaded.config["optimizer"]["name"] == "SGD"

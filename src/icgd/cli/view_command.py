@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from icgd.atomic import finish_move
 from icgd.cli.guard import one_line_errors
 from icgd.cli.output import check_file_in_place
 from icgd.errors import InvalidFile, InvalidParameter
@@ -65,6 +66,7 @@ def view(
 def trace_of(run: Path) -> Path:
     """The trace of a run, or how to record one."""
     if run.is_dir():
+        finish_move(run)
         if (run / "trace.json").is_file():
             return run / "trace.json"
         raise InvalidFile(

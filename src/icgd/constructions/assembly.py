@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import torch
 
 from icgd.certificate import Certificate
+from icgd.constructions.config_schemas import SCHEMAS
+from icgd.errors import InvalidParameter
 from icgd.layout import Layout
 from icgd.nn.frozen_layer import FrozenLayer
 from icgd.nn.masks import StateMask
@@ -18,6 +20,7 @@ from icgd.program.session import Codec
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 PARTS = ("construction", "problem", "optimizer", "options", "dtype")
 """What a config consists of."""
+Program.schemas.update(SCHEMAS)
 
 
 def make_config(
@@ -25,8 +28,20 @@ def make_config(
     optimizer: Mapping[str, Any], options: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """All that is needed to compile the same program again, as numbers, names and lists."""
+    for name in {"lr", "alpha"} & optimizer.keys():
+        _check_ordinary(name, float(optimizer[name]), dtype)
     name = str(dtype).removeprefix("torch.")
     return dict(zip(PARTS, (construction, problem, optimizer, options, name), strict=True))
+
+
+def _check_ordinary(name: str, value: float, dtype: torch.dtype) -> None:
+    """A step size that becomes 0 or infinity in the program's precision trains nothing, or nothing finite."""
+    limits = torch.finfo(dtype)
+    if not limits.tiny <= value <= limits.max:
+        raise InvalidParameter(
+            name, value, f"lie between {limits.tiny:.2g} and {limits.max:.2g}, the ordinary numbers of {dtype}",
+            remedy="Scale the data, or compile with dtype=torch.float64.",
+        )  # fmt: skip
 
 
 def own_config(config: Mapping[str, Any]) -> dict[str, Any]:

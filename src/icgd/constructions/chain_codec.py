@@ -13,7 +13,11 @@ from icgd.constructions.loop_layers import check_gates
 from icgd.constructions.looped_chain import chain_codes
 from icgd.constructions.network_data import as_tensor
 from icgd.constructions.series_codec import held
-from icgd.constructions.step_size import check_not_overflown, warn_if_diverging
+from icgd.constructions.step_size import (
+    check_not_overflown,
+    refuse_underflow,
+    warn_if_diverging,
+)
 from icgd.errors import InvalidParameter
 from icgd.nn.masks import Address
 from icgd.nn.stack import Stack
@@ -78,6 +82,7 @@ class ChainCodec(LoopCodec):
         chains, start = self.partial(query, self.chains(X))
         check_gates("A state", chains, start)
         phase = start.shape[-2] - 1
+        refuse_underflow(chains[..., phase, :], f"states of phase {phase}")
         warn_if_diverging(self.lr, chains[..., phase, :], f"states of phase {phase}")
         states = torch.cat([chains.flatten(-3, -2), start], dim=-2)
         batch, n = tuple(start.shape[:-2]), states.shape[-2] + 1

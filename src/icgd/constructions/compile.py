@@ -16,6 +16,7 @@ from icgd.constructions.compile_regression import compile_regression
 from icgd.constructions.compile_stack import compile_stack
 from icgd.constructions.compile_statistics import compile_statistics
 from icgd.constructions.network_codec import NetworkCodec
+from icgd.constructions.sizes import check_size
 from icgd.constructions.softmax_cot_network import (
     CAPACITY,
     LayerOptions,
@@ -38,6 +39,7 @@ from icgd.problems import (
     PreconditionedGD,
     RepresentationRegression,
 )
+from icgd.problems.foreign_optimizers import no_optimizer
 from icgd.program import Program
 from icgd.theory.spectral import (
     Temperature,
@@ -124,7 +126,8 @@ def compile(
     knots          "adaptive" (denser where the function bends) or "uniform"; stack only
     products       "exact" (multiplication layers) or "attention" (3N+4 plain layers); stack only
     attention      "relu", "tanh" or "sigmoid" heads; forward_mode only
-    radius         range of pre-activations in which fits are certified (8)
+    radius         range of pre-activations in which fits are certified: 32 for a stack with adaptive knots and
+                   a loss that is exact or logistic, which standardised data keep to; else 8
     signal_radius  range of signals or derivatives, where those are fitted
     ramp           width of the ramp that stands for a ReLU's step, a power of two (2^-20); narrower is
                    rarer to meet, and rounds more where tokens are summed literally; stack only
@@ -154,7 +157,12 @@ def compile(
             "problem",
             type(problem).__name__,
             "be an icgd.Network, a linear model (icgd.GLM, ...) or a regression (icgd.LinearRegression, ...)",
+            remedy="A compiler sees widths and kinds, no weights: icgd.Network((10, 16, 1), 'relu')."
+            if isinstance(problem, torch.nn.Module)
+            else "",
         )
+    if not isinstance(optimizer, (SGD, GD, Newton, PreconditionedGD)):
+        raise no_optimizer(optimizer)
     if dtype not in DEFAULTS:
         raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
     ranges = {
@@ -211,21 +219,25 @@ def _compile_network(
             "problem", problem, "be a ReLU network with the squared loss for method='cot'",
             remedy="Other activations and losses: icgd.GD with method='stack' or 'forward_mode'.",
         )  # fmt: skip
-    options = {"n_grid": 32, **DEFAULTS[dtype]}
+    options: dict[str, Any] = {"n_grid": 32, **DEFAULTS[dtype]}
     options |= {name: value for name, value in given.items() if value is not None}
     wanted = options.pop("head_error", None)
-    raise_all(_violations(options, wanted, dtype))
     spec = problem.spec
     described = {
         "widths": list(spec.widths), "activation": spec.activation, "output": spec.output,
         "bias": spec.bias,
     }  # fmt: skip
-    return build(
-        make_config(
-            NAME, dtype, problem=described, optimizer={"name": "SGD", "lr": optimizer.lr},
-            options=options,
-        )
-    )  # fmt: skip
+    config = make_config(
+        NAME,
+        dtype,
+        problem=described,
+        optimizer={"name": "SGD", "lr": optimizer.lr},
+        options=options,
+    )
+    if not grid_violations(**options):
+        check_size(config)  # before a grid that is out of all proportion is called imprecise
+    raise_all(_violations(options, wanted, dtype))
+    return build(config)
 
 
 def _number(name: str, value: object) -> float:
@@ -274,6 +286,7 @@ def _remedy(wanted: float, radius: float, unit_roundoff: float) -> str:
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
+    check_size(config)
     problem = config["problem"]
     spec = Network(
         tuple(problem["widths"]), problem["activation"], problem["output"], problem["bias"]

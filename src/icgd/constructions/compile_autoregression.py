@@ -12,6 +12,7 @@ from icgd.constructions.compile_loop import loop_options, product_options
 from icgd.constructions.loop_layers import step_size
 from icgd.constructions.looped_autoregression import AutoregressionBuilder
 from icgd.constructions.series_codec import SeriesCodec
+from icgd.constructions.sizes import check_size
 from icgd.problems import Autoregression
 from icgd.program import Program
 
@@ -58,6 +59,7 @@ def compile_autoregression(
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
+    check_size(config)
     problem = Autoregression(**config["problem"])
     options = loop_options(config, problem.radius, problem.n_examples)
     builder = AutoregressionBuilder(problem, options)

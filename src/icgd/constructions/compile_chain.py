@@ -12,6 +12,7 @@ from icgd.constructions.chain_codec import ChainCodec
 from icgd.constructions.compile_loop import loop_options, product_options
 from icgd.constructions.loop_layers import step_size
 from icgd.constructions.looped_chain import ChainBuilder, chain_codes
+from icgd.constructions.sizes import check_size
 from icgd.problems import MLPChain
 from icgd.program import Program
 
@@ -58,6 +59,7 @@ def compile_chain(
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
+    check_size(config)
     problem = MLPChain(**config["problem"])
     options = loop_options(config, problem.radius, problem.n_chains)
     builder = ChainBuilder(problem, options)

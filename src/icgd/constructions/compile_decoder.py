@@ -15,6 +15,7 @@ from icgd.constructions.compile_newton import described_linear
 from icgd.constructions.decoder_codec import DecoderCodec
 from icgd.constructions.loop_layers import step_size
 from icgd.constructions.looped_decoder import DecoderBuilder, DecoderOptions
+from icgd.constructions.sizes import check_size
 from icgd.errors import InvalidParameter
 from icgd.gadgets.bilinear import BilinearOptions, bilinear_certificate
 from icgd.problems import LinearRegression
@@ -30,7 +31,7 @@ def compile_decoder(
 
     Statement: [ALGO] Theorem 4.2
 
-    Differs from the paper: as printed it fails; see constructions/looped_decoder.py.
+    Differs from the paper: both heads read y tokens, and softmax divides; see constructions/looped_decoder.py.
     """
     if problem.lam:
         raise InvalidParameter(
@@ -58,6 +59,7 @@ def with_room(products: BilinearOptions, n_examples: int) -> BilinearOptions:
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
+    check_size(config)
     problem = LinearRegression(**config["problem"])
     products = with_room(products_of(config), problem.n_examples)
     options = DecoderOptions(float(config["optimizer"]["lr"]), problem.radius, products)

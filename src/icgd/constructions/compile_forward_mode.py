@@ -10,6 +10,7 @@ import torch
 from icgd.constructions.assembly import DTYPES, make_config
 from icgd.constructions.compile_stack import (
     check_gd,
+    check_loss,
     chosen_ranges,
     describe,
     network_of,
@@ -17,6 +18,7 @@ from icgd.constructions.compile_stack import (
     stack_program,
 )
 from icgd.constructions.forward_mode import ForwardBuilder, ForwardOptions
+from icgd.constructions.sizes import check_size
 from icgd.errors import InvalidParameter
 from icgd.gadgets.decay_condition import decay_condition
 from icgd.gadgets.slope_product import SHARPNESS
@@ -54,6 +56,7 @@ def compile_forward_mode(
         options["radius"] = options["gate"]  # nothing is fitted
         if given.get("signal_radius") is None:
             options["signal_radius"] = 16.0
+    check_loss(spec, options)
     config = make_config(
         NAME, dtype, problem=describe(spec), options={**options, "attention": chosen},
         optimizer={"name": "GD", "lr": gd.lr, "box": gd.box},
@@ -75,6 +78,7 @@ def forward_options(config: Mapping[str, Any]) -> ForwardOptions:
 
 def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:
     """The program of checked parts."""
+    check_size(config)
     options = forward_options(config)
     builder = ForwardBuilder(spec, options)
     # Derivatives are multiplied layer by layer: single precision leaves less room for a rounded fit.

@@ -15,6 +15,7 @@ from icgd.constructions.linear_attention_cot import (
     chain_layout,
     reading_layer,
 )
+from icgd.constructions.sizes import check_size
 from icgd.errors import InvalidParameter
 from icgd.nn.masks import GrowingMask
 from icgd.problems import GD, LinearRegression
@@ -78,6 +79,7 @@ def step_certificate(problem: LinearRegression, lr: float, dtype: torch.dtype) -
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
+    check_size(config)
     problem, dtype = LinearRegression(**config["problem"]), DTYPES[config["dtype"]]
     lr, layout = float(config["optimizer"]["lr"]), chain_layout(problem.n_features)
     step = chain_layer(layout, lr, problem.n_examples, dtype)

@@ -11,6 +11,7 @@ import torch
 from icgd.constructions.assembly import DTYPES, looped_program, make_config
 from icgd.constructions.loop_codec import RegressionCodec
 from icgd.constructions.looped_regression import LoopOptions, RegressionBuilder
+from icgd.constructions.sizes import check_size
 from icgd.errors import InvalidParameter
 from icgd.gadgets.bilinear import BilinearOptions
 from icgd.problems import GD
@@ -113,6 +114,7 @@ def compile_loop(
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
+    check_size(config)
     problem = problem_of(config)
     options = loop_options(config, problem.radius, problem.n_examples)
     builder = RegressionBuilder(problem, options)

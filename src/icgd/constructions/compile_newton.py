@@ -11,6 +11,8 @@ from icgd.constructions.assembly import looped_program, make_config
 from icgd.constructions.compile_loop import product_options, products_of
 from icgd.constructions.looped_newton import NewtonBuilder, NewtonOptions
 from icgd.constructions.newton_codec import NewtonCodec, unit_error
+from icgd.constructions.sizes import check_size
+from icgd.constructions.step_size import newton_alpha
 from icgd.errors import InvalidParameter
 from icgd.gadgets.bilinear import bilinear_certificate
 from icgd.problems import LinearRegression, Newton
@@ -45,8 +47,7 @@ def compile_newton(
             "lam", problem.lam, "be 0 for icgd.Newton",
             remedy="Append the rows sqrt(n lam) e_j to X, with targets 0: the same minimiser.",
         )  # fmt: skip
-    bound = problem.n_examples * problem.radius**2
-    alpha = 1 / bound**2 if optimizer.alpha == "auto" else float(optimizer.alpha)
+    alpha = newton_alpha(problem, optimizer.alpha)
     return build(
         make_config(
             NAME, dtype, problem=described_linear(problem),
@@ -57,6 +58,7 @@ def compile_newton(
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
+    check_size(config)
     problem, alpha = LinearRegression(**config["problem"]), float(config["optimizer"]["alpha"])
     options = NewtonOptions(alpha, problem.radius, products_of(config))
     builder = NewtonBuilder(problem, options)

@@ -11,6 +11,7 @@ import torch
 
 from icgd.certificate import Certificate
 from icgd.constructions.assembly import DTYPES, make_config, own_config
+from icgd.constructions.sizes import check_size
 from icgd.constructions.softmax_cot_statistics import (
     StatisticsOptions,
     Tables,
@@ -83,6 +84,7 @@ def compile_statistics(
     config = make_config(
         NAME, dtype, problem=_describe(spec), optimizer={"name": "GD", "lr": lr}, options=chosen
     )
+    check_size(config)
     made = make_tables(spec, statistics_options(config))
     reached = made.slope.certificate.sup_error
     if wanted is not None and reached > wanted:
@@ -163,6 +165,7 @@ def assemble(config: Mapping[str, Any], spec: LinearModelSpec, tables: Tables) -
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used when loading from disk."""
+    check_size(config)
     p = config["problem"]
     spec = LinearModelSpec(
         p["n_features"], _loss(p), p["lam"], p["penalty"], p["intercept"], p["x_radius"],

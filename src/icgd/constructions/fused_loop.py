@@ -29,6 +29,7 @@ from icgd.constructions.looped_regression import (
     RegressionBuilder,
     regression_layout,
 )
+from icgd.constructions.sizes import check_size
 from icgd.errors import InvalidParameter
 from icgd.layout import Layout, Slot
 from icgd.nn.masks import Address
@@ -64,8 +65,8 @@ class FusedBuilder(RegressionBuilder):
 
         Statement: [ALGO] Section 2.2
 
-        Differs from the paper: its fourth head "selects". Heads add up and cannot switch each other off; here
-        every head selects for itself by a flag in its query, and the fourth one is descent's second.
+        Differs from the paper: its fourth head "selects". Here every head selects for itself by a flag in its
+        query, and the fourth one is descent's second.
         """
         descend = dict(self.loop().each())["descend"]
         ends = {"label": self.copying_head(), "answer": self.answering_head()}
@@ -167,6 +168,7 @@ def fuse(program: Program) -> Program:
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by fuse and when loading from disk."""
+    check_size(config)
     problem = problem_of(config)
     options = loop_options(config, problem.radius, problem.n_examples)
     builder = FusedBuilder(problem, options)

@@ -46,8 +46,9 @@ def fit_joint_slope(
 
     Statement: [DEEP] Lemma 4
 
-    Differs from the paper: the units are written down, for one output at a time; its Lemma 7 promises
-    eps^-2 of them, this takes about 1/eps. The error is measured and not proven.
+    Differs from the paper: the units are written down, for one output at a time, so that a loss must be
+    entry-wise, l = sum_k l(o_k, y_k); its Lemma 7 promises eps^-2 of them, this takes about 1/eps. The
+    error is measured and not proven.
     """
     a = fan(n_units, radius, target_radius)
     side = math.isqrt(n_units) + 1

@@ -173,7 +173,7 @@ class ChainCodec:
         )  # fmt: skip
         return session, PREDICTED
 
-    def join(self, outputs: list[Tensor], X: Any) -> Tensor:
+    def join(self, outputs: list[Tensor], session: Session) -> Tensor:
         """See Codec: one round answers all rows; the first token is the chain's."""
         return outputs[0][..., 1:, :]
 

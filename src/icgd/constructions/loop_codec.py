@@ -13,7 +13,11 @@ from torch import Tensor
 
 from icgd.constructions.loop_parts import binary_codes
 from icgd.constructions.network_data import as_tensor, check_steps
-from icgd.constructions.step_size import check_not_overflown, warn_if_diverging
+from icgd.constructions.step_size import (
+    check_not_overflown,
+    refuse_underflow,
+    warn_if_diverging,
+)
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.nn.masks import Address
 from icgd.nn.stack import Stack
@@ -109,7 +113,7 @@ class LoopCodec(ABC):
             remedy="Use program.run(X, y, steps=..., query=X_new).prediction.",
         )  # fmt: skip
 
-    def join(self, outputs: list[Tensor], X: Any) -> Tensor:
+    def join(self, outputs: list[Tensor], session: Session) -> Tensor:
         """See Codec."""
         return outputs[0]
 
@@ -189,6 +193,7 @@ class RegressionCodec(LoopCodec):
                 f"{what} reaches {largest:.6g}, and the program was compiled for {what} <= {self.reach:.6g}. "
                 f"Compile the problem with x_radius={1.01 * largest:.3g} or more, or scale the data down."
             )
+        refuse_underflow(phi, "the looped regression")
         warn_if_diverging(self.lr, phi, "the looped regression", lam=self.problem.lam)
 
     def queries(self, x: Tensor, y: Tensor, query: Any) -> tuple[Tensor, Tensor, Tensor]:

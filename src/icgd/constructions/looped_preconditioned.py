@@ -21,6 +21,8 @@ from icgd.constructions.loop_codec import STATE
 from icgd.constructions.loop_parts import SHARP, hard_head
 from icgd.constructions.looped_newton import NewtonBuilder, NewtonOptions, newton_layout
 from icgd.constructions.newton_codec import NewtonCodec, unit_error
+from icgd.constructions.sizes import check_size
+from icgd.constructions.step_size import newton_alpha
 from icgd.errors import InvalidParameter
 from icgd.gadgets.bilinear import bilinear_certificate
 from icgd.layout import Layout, Slot
@@ -97,8 +99,7 @@ def compile_preconditioned(
     """Newton's iteration as a preconditioner, then gradient descent."""
     if problem.lam:
         raise InvalidParameter("lam", problem.lam, "be 0 for icgd.PreconditionedGD")
-    bound = problem.n_examples * problem.radius**2
-    alpha = 1 / bound**2 if optimizer.alpha == "auto" else float(optimizer.alpha)
+    alpha = newton_alpha(problem, optimizer.alpha)
     chosen = {
         "name": "PreconditionedGD", "lr": optimizer.lr, "alpha": alpha,
         "newton_steps": optimizer.newton_steps,
@@ -113,6 +114,7 @@ def compile_preconditioned(
 
 def build(config: Mapping[str, Any]) -> Program:
     """The program a config describes; used by compile and when loading from disk."""
+    check_size(config)
     problem, o = LinearRegression(**config["problem"]), config["optimizer"]
     options = NewtonOptions(float(o["alpha"]), problem.radius, products_of(config))
     builder = PreconditionedBuilder(problem, options, float(o["lr"]), int(o["newton_steps"]))

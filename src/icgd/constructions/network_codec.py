@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.nn.grid_attention import GridAttention
 from icgd.nn.masks import Address
 from icgd.problems import NetworkSpec, Weights
+from icgd.problems.targets import check_targets
 from icgd.program.session import Session
 from icgd.runtime.blocks import Block, make_block
 from icgd.runtime.executors import StructuredExecutor
@@ -85,6 +87,7 @@ class NetworkCodec:
         x = self._examples("X", X, self.spec.widths[0])
         y = self._examples("Y", Y, self.spec.widths[-1])
         check_rows(x, y)
+        check_targets(self.spec.loss, y, "Y")
         weights = self._weights("init", init, x.shape[:-2])
         return self._session(x, y, weights, check_epochs(epochs), padded, predict=False)
 
@@ -101,7 +104,7 @@ class NetworkCodec:
         assert isinstance(out, Tensor)
         return out[..., : self.spec.widths[-1]].unsqueeze(-2)
 
-    def join(self, outputs: list[Tensor], X: Any) -> Tensor:
+    def join(self, outputs: list[Tensor], session: Session) -> Tensor:
         """See Codec."""
         return torch.cat(outputs, dim=-2)
 
@@ -114,6 +117,7 @@ class NetworkCodec:
         x = self._examples("X", X, self.spec.widths[0])
         y = self._examples("Y", Y, self.spec.widths[-1])
         check_rows(x, y)
+        check_targets(self.spec.loss, y, "Y")
         return split_problems(x, y, self._weights("init", init, x.shape[:-2]))
 
     # -- checks -----------------------------------------------------------------------------------
@@ -151,8 +155,10 @@ class NetworkCodec:
             structured_flops_per_round=self._structured_flops(predict),
             wanted=self._wanted(predict),
             decode=self._decode,
-            noise=self._noise,
+            noise=partial(self._noise, pairs=self.reads_pairs),
+            literal_noise=partial(self._noise, pairs=False),
             n_columns=self.spec.d_model,
+            units=dict(enumerate(self.spec.widths)),
         )
 
     def _layer_block(self, layer: int, W: Tensor, b: Tensor | None, padded: bool) -> Block:
@@ -216,14 +222,12 @@ class NetworkCodec:
 
     # -- numbers ----------------------------------------------------------------------------------
 
-    def _noise(self, live: Mapping[Address, Any], largest: float) -> float:
+    def _noise(self, live: Mapping[Address, Block], largest: float, *, pairs: bool) -> float:
         """Bound on the error of a pre-activation; also the place where gate capacity is checked."""
         u = torch.finfo(self.like.dtype).eps / 2
         row_sum = 0.0
         for i in range(1, self.spec.n_layers + 1):
             block = live[("B", i)]
-            if isinstance(block, Tensor):
-                continue  # literal tokens: the dense executor logs no pre-activations
             W = self._slot(block, "weight", 2)
             size = float(W.abs().max())
             if not size <= self.capacity:
@@ -232,7 +236,7 @@ class NetworkCodec:
                     "Training diverged: lower lr or standardise the data."
                 )
             row_sum = max(row_sum, float(W.abs().sum(dim=-1).max()))
-        polynomial = pairwise_error_polynomial if self.reads_pairs else head_error_polynomial
+        polynomial = pairwise_error_polynomial if pairs else head_error_polynomial
         c0, c1, c2 = polynomial(self.geometry, u)
         per_entry = c0 + c1 * largest + c2 * largest * largest
         return row_sum * (per_entry + (self.spec.d_model + 2) * u * largest)

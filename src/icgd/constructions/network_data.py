@@ -12,20 +12,12 @@ from torch import Tensor
 
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.problems import NetworkSpec, Weights
+from icgd.problems.arrays import plain_tensor
 
 
 def as_tensor(name: str, value: Any, like: Tensor) -> Tensor:
     """A finite floating tensor on the program's device, or a clear complaint."""
-    try:
-        # np.array copies: torch warns about arrays that are read-only, as pandas hands them out.
-        tensor = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidParameter(
-            name, type(value).__name__, "be a numeric array", remedy=str(error)
-        ) from None
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise InvalidParameter(name, tensor.dtype, "hold real numbers")
-    tensor = tensor.detach().to(device=like.device, dtype=like.dtype)
+    tensor = plain_tensor(name, value).to(device=like.device, dtype=like.dtype)
     if not bool(torch.isfinite(tensor).all()):
         where = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
         raise InvalidParameter(

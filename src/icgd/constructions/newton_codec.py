@@ -16,6 +16,7 @@ from icgd.constructions.loop_layers import check_gates
 from icgd.constructions.loop_parts import binary_codes
 from icgd.constructions.looped_newton import NewtonOptions
 from icgd.constructions.network_data import as_tensor
+from icgd.constructions.step_size import refuse_underflow
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.nn.masks import Address
 from icgd.nn.stack import Stack
@@ -106,6 +107,7 @@ class NewtonCodec(LoopCodec):
                 f"|x| reaches {largest:.6g}, and the program was compiled for |x| <= {o.x_reach:.6g}. Compile "
                 f"with icgd.LinearRegression(..., x_radius={1.01 * largest:.3g}), or scale the data down."
             )
+        refuse_underflow(x, "Newton's iteration")
         top, low = values[..., 0], values[..., -1]
         cut = max(x.shape[-2:]) * torch.finfo(x.dtype).eps
         if bool((low <= cut * top).any()):

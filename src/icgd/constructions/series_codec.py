@@ -13,7 +13,11 @@ from icgd.constructions.loop_codec import STATE, LoopCodec
 from icgd.constructions.loop_layers import check_gates
 from icgd.constructions.looped_autoregression import lags, series_codes
 from icgd.constructions.network_data import as_tensor
-from icgd.constructions.step_size import check_not_overflown, warn_if_diverging
+from icgd.constructions.step_size import (
+    check_not_overflown,
+    refuse_underflow,
+    warn_if_diverging,
+)
 from icgd.errors import InvalidParameter
 from icgd.nn.masks import Address
 from icgd.nn.stack import Stack
@@ -78,6 +82,7 @@ class SeriesCodec(LoopCodec):
         for W, b in p.representation[:1]:
             first = windows @ W.to(x).T + b.to(x)
         check_gates("The series or its representation", x, first, features)
+        refuse_underflow(features, "this series")
         warn_if_diverging(self.lr, features[..., :-1, :], "this series")
         batch, n = tuple(x.shape[:-2]), p.n_steps + 2
         t = torch.arange(n, device=x.device)

@@ -43,8 +43,8 @@ class ShiftCodes:
 
         Statement: [ALGO] Lemma A.3
 
-        Differs from the paper: rotary codes. A shift is no linear map of generic quasi-orthogonal codes,
-        and where t + shift is no position the softmax mixes tokens, so that a gate has to follow.
+        Differs from the paper: rotary codes; generic ones must be stored shifted as well. Where t + shift is no
+        position the softmax mixes tokens, so that a gate has to follow.
         """
         asks, keys = [[("code", self.query(shift))]], [[("code", 1.0)]]
         return hard_head(layout, asks, keys, value, target, dtype)

@@ -20,6 +20,7 @@ from icgd.errors import InvalidParameter
 from icgd.nn.masks import Address
 from icgd.nn.stack import Stack
 from icgd.problems import NetworkSpec, Weights
+from icgd.problems.targets import check_targets
 from icgd.program.session import Session
 from icgd.runtime.blocks import Block, make_block
 from icgd.runtime.executors import StructuredExecutor
@@ -97,7 +98,7 @@ class StackCodec:
         assert isinstance(out, Tensor)
         return out
 
-    def join(self, outputs: list[Tensor], X: Any) -> Tensor:
+    def join(self, outputs: list[Tensor], session: Session) -> Tensor:
         """See Codec: one round answers all rows."""
         return outputs[0]
 
@@ -118,6 +119,7 @@ class StackCodec:
         width = self.spec.widths[-1]
         y = checked_examples("Y", Y, width, self.like, self.target_radius, "target_radius")
         check_rows(x, y)
+        check_targets(self.spec.loss, y, "Y")
         n = self.n_examples
         if n is not None and x.shape[-2] != n:
             raise InvalidParameter(

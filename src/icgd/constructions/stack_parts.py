@@ -27,8 +27,10 @@ def loss_units(
 
     Statement: [DEEP] Lemma 4
 
-    Differs from the paper: the squared loss is exact with two units; a loss in o - y, or a function of o
-    minus y, needs a sum of one variable; only a joint loss needs one of two, fitted by least squares.
+    Differs from the paper: entry-wise losses only, l = sum_k l(o_k, y_k), where the lemma has any smooth
+    l(o, y): a loss that couples outputs is refused (problems/entrywise.py). The squared loss is exact
+    with two units; a loss in o - y, or a function of o minus y, needs a sum of one variable; only a joint
+    loss needs one of two, fitted by least squares.
     """
     if loss.name == "squared":
         exact = Certificate("loss[squared]", math.inf, 0.0, 1.0, 4.0)

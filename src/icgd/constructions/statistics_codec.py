@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from icgd.constructions.softmax_cot_statistics import StatisticsOptions, Tables
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.nn.masks import Address
 from icgd.problems import LinearModelSpec
+from icgd.problems.targets import check_targets
 from icgd.program.session import Session
 from icgd.runtime.blocks import Block, make_block
 from icgd.runtime.executors import StructuredExecutor
@@ -41,7 +44,6 @@ class StatisticsCodec:
         # The heads as compiled and certified; an altered program may hold others.
         self.tables = tables
         self.target_radius = options.target_radius
-        self._predicted = torch.Size()
         # A one-element list holding a live parameter: it follows the program to other devices.
         self._like = like
 
@@ -88,23 +90,23 @@ class StatisticsCodec:
                 )
             w = w.unsqueeze(1)
         # One block of one token per row: the prediction for a row depends on no other.
-        self._predicted = x.shape[:-1]
         rows = x.reshape(-1, 1, self.spec.n_features)
         w = w.expand(*x.shape[:-1], self.n_weights).reshape(-1, self.n_weights)
         block = self._block(rows, None, w)
-        return self._session({BLOCK: block}, rows, 1, predict=True), PREDICTED
+        session = self._session({BLOCK: block}, rows, 1, predict=True)
+        return replace(session, rows=tuple(x.shape[:-1])), PREDICTED
 
     def output_of(self, block: Block) -> Tensor:
         """See Codec."""
         value = block.value("positive" if self.spec.loss.form == "margin" else "y")
         if not isinstance(value, Tensor):
-            return self.like.new_full(self._predicted, float(value))
+            return self.like.new_full((), float(value))
         return value.reshape(-1)
 
-    def join(self, outputs: list[Tensor], X: Any) -> Tensor:
-        """See Codec."""
+    def join(self, outputs: list[Tensor], session: Session) -> Tensor:
+        """See Codec: one round answers all rows; a block may know that its answers are all the same."""
         (flat,) = outputs
-        return flat.reshape(self._predicted)
+        return flat.expand(math.prod(session.rows)).reshape(session.rows)
 
     def problems(self, X: Any, Y: Any, init: Any) -> list[tuple[Tensor, Tensor, Tensor]]:
         """The independent problems in checked data, one (X, y, w) each."""
@@ -147,14 +149,7 @@ class StatisticsCodec:
 
     def _check_targets(self, y: Tensor) -> None:
         loss = self.spec.loss
-        if loss.name == "poisson" and bool((y < 0).any()):
-            raise InvalidParameter("y", float(y.min()), "be >= 0 for a Poisson model")
-        if loss.name == "logistic" and not bool(((y == 0) | (y == 1)).all()):
-            bad = float(y[(y != 0) & (y != 1)][0])
-            raise InvalidParameter("y", bad, "be 0 or 1 for a logistic model")
-        if loss.form == "margin" and not bool((y.abs() == 1).all()):
-            bad = float(y[y.abs() != 1][0])
-            raise InvalidParameter("y", bad, f"be -1 or +1 for the {loss.name} loss")
+        check_targets(loss, y)
         largest = float(y.abs().max())
         if loss.form in ("link", "joint") and largest > self.target_radius:
             raise AssumptionViolated(

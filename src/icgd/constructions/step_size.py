@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated
+from icgd.problems import LinearRegression
 
 
 def largest_curvature(features: Tensor) -> float:
@@ -35,6 +37,33 @@ def warn_if_diverging(lr: float, features: Tensor, name: str, *, lam: float = 0.
             f"lr < {2 / curvature:.3g}.",
             UserWarning,
             stacklevel=2,
+        )
+
+
+def newton_alpha(problem: LinearRegression, alpha: float | Literal["auto"]) -> float:
+    """alpha of Newton's iteration; "auto" is 1 / bound^2 with the bound n x_radius^2 on |X^T X|.
+
+    >>> newton_alpha(LinearRegression(2, 10, x_radius=1.0), "auto")
+    0.01
+    """
+    if alpha != "auto":
+        return float(alpha)
+    bound = problem.n_examples * problem.radius**2
+    if not 1e-150 <= bound <= 1e150:
+        raise AssumptionViolated(
+            f"alpha = 1 / (n x_radius^2)^2 is no ordinary number for x_radius = {problem.radius:g} and n = "
+            f"{problem.n_examples}. Scale the data, or pass a number as alpha."
+        )
+    return 1 / bound**2
+
+
+def refuse_underflow(features: Tensor, name: str) -> None:
+    """Refuse features whose squares, which a loop reads its weights by, are below every ordinary number."""
+    largest = float(features.abs().max()) if features.numel() else 0.0
+    if largest > 0 and largest**2 < torch.finfo(features.dtype).tiny:
+        raise AssumptionViolated(
+            f"The largest feature of {name} is {largest:.3g}, and its square is below the smallest ordinary "
+            f"number of {features.dtype}. Scale the data."
         )
 
 

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated
+from icgd.problems.arrays import plain_tensor, refuse_masked
 from icgd.program import Program, Run
 
 Array = NDArray[np.float64]
@@ -70,6 +72,15 @@ class InContextEstimator(BaseEstimator, ABC):
             state["program_"] = program
             state["run_"] = replace(state["run_"], program=program)
         super().__setstate__(state)
+
+
+def checked_data(estimator: BaseEstimator, X: Any, *targets: Any, **how: Any) -> Any:
+    """scikit-learn's `validate_data` in float64, for arrays it would read more into than they hold."""
+    for name, value in zip(("X", "y"), (X, *targets), strict=False):
+        refuse_masked(name, value)
+        if isinstance(value, Tensor):
+            plain_tensor(name, value)
+    return validate_data(estimator, X, *targets, dtype=np.float64, **how)
 
 
 def as_tensor(values: Any) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from icgd.constructions import compile
 from icgd.errors import AssumptionViolated
 from icgd.estimators.landscape import Landscape, Standing
+from icgd.estimators.safe_numbers import SMALLEST_NORMAL, TINY, length
 from icgd.problems import GD, LinearModel
 from icgd.program import Program, Run
 from icgd.runtime.cost import Cost
@@ -45,14 +46,23 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished descent; `standing` is the worst of its problems', `needed` the distance asked for."""
+    """A finished descent.
+
+    standing   the worst of its problems'
+    needed     the distance at which weights count as converged
+    converged  whether all problems have: in distance, or in `fit` where no distance can be proved
+    rank       to machine precision, of the features (and intercept) of the problem with the lowest
+    collinear  whether that is less than there are, and there is no penalty
+    """
 
     program: Program
     run: Run
     standing: Standing
     needed: float
+    converged: bool
+    fit: bool
+    rank: int
     collinear: bool
-    dropped: bool
     too_fast: bool = False
 
     @property
@@ -65,14 +75,14 @@ def descend(task: Task, limit: int, tol: float) -> Outcome:
     """Run until the distance to the minimiser is at most tol, or for `limit` steps; tol = 0 for all.
 
     Where features are large the distance has to be smaller still, until predictions have settled as
-    well (Landscape.needed).
+    well (Landscape.needed). Where the lasso has no certified curvature, and so no provable distance, its
+    duality gap must prove that predictions are within tol of those of all minimisers.
     lr is 1/beta with the curvature at the start, which for squares and the logistic loss is the largest
     there is. The exponential bends more further out: where lr turns out too large, the run starts again
     with a smaller one. A head that leaves its range makes it start again with twice the range.
     """
     lanes = task.lanes()
-    beta = max(lane.beta(w) for lane, w in lanes)
-    lr, radius = 1.0 / beta if beta > 0 else 1.0, task.radius
+    lr, radius = _first_lr(lanes), task.radius
     exponential = task.problem.spec.loss.name == "poisson"
     for attempt in range(RESTARTS):
         program = compile(task.problem, GD(lr=lr), radius=radius, target_radius=task.target_radius)
@@ -95,6 +105,20 @@ def descend(task: Task, limit: int, tol: float) -> Outcome:
     )
 
 
+def _first_lr(lanes: list[tuple[Landscape, Tensor]]) -> float:
+    """1 / beta at the start; 1 where features are all 0 and any step size does."""
+    beta = max(lane.beta(w) for lane, w in lanes)
+    largest = max(float(lane.rows.abs().max()) for lane, _ in lanes)
+    if beta >= SMALLEST_NORMAL and math.isfinite(1 / beta):
+        return 1 / beta
+    if largest == 0:
+        return 1.0
+    raise AssumptionViolated(
+        f"The curvature of the objective underflows: the largest feature is {largest:.3g}, and its square is "
+        "no ordinary number. Scale the features."
+    )
+
+
 def _attempt(
     task: Task, lanes: list[Landscape], program: Program, limit: int, tol: float
 ) -> Outcome:
@@ -102,26 +126,38 @@ def _attempt(
     bound = step_bound(program, "structured")
     needed = min(lane.needed(tol) for lane in lanes)
 
-    def standing(w: Tensor) -> Standing:
-        rounding = bound(w, task.X, task.y).norm(dim=-1).reshape(-1).tolist()
-        each = zip(lanes, w if w.dim() == 2 else [w], rounding, strict=True)
-        return _worst([lane.standing(v, lr, error) for lane, v, error in each])
+    def standings(w: Tensor) -> list[Standing]:
+        error = bound(w, task.X, task.y) + _underflow(task, lr)
+        errors = error if error.dim() == 2 else [error]
+        each = zip(lanes, w if w.dim() == 2 else [w], errors, strict=True)
+        return [lane.standing(v, lr, length(e)) for lane, v, e in each]
 
     run, chunk, w = None, min(FIRST_CHUNK, limit), task.start
-    before = standing(w)
+    before = _worst(standings(w))
     while True:
         made = program.run(task.X, task.y, init=w, steps=chunk)
         run, w = made if run is None else _joined(run, made), made.weights
-        now = standing(w)
+        each = standings(w)
+        now = _worst(each)
         done = run.cost.rounds
         too_fast = _too_fast(before, now, lr, chunk)
-        near = tol > 0 and (now.distance <= needed or now.stalled)
-        if too_fast or near or done >= limit:
-            collinear = any(lane.collinear for lane in lanes)
-            dropped = any(lane.dropped for lane in lanes)
-            return Outcome(program, run, now, needed, collinear, dropped, too_fast)
+        pairs = list(zip(lanes, each, strict=True))
+        settled = tol > 0 and all(lane.settled(s, tol) for lane, s in pairs)
+        if too_fast or settled or (tol > 0 and now.stalled) or done >= limit:
+            fit = any(lane.fits(s, tol) for lane, s in pairs)
+            rank, collinear = min(ln.rank for ln in lanes), any(ln.collinear for ln in lanes)
+            return Outcome(program, run, now, needed, settled, fit, rank, collinear, too_fast)
         chunk = min(_next_chunk(done, chunk, before, now, needed), limit - done)
         before = now
+
+
+def _underflow(task: Task, lr: float) -> float:
+    """What an entry of a step, ours and the oracle's, can lose to underflow, which no relative bound counts."""
+    n, d = task.X.shape[-2:]
+    largest = float(task.X.abs().max())
+    # s of an example: d products and the head's own scaling. The step: n products, the penalty, the sum.
+    score = (d + 16) * TINY * max(1.0, task.radius)
+    return 2 * (lr * (largest * score + (n + 8) * TINY) + 8 * TINY)
 
 
 def _too_fast(before: Standing, now: Standing, lr: float, chunk: int) -> bool:
@@ -140,20 +176,26 @@ def _too_fast(before: Standing, now: Standing, lr: float, chunk: int) -> bool:
 
 def _next_chunk(done: int, chunk: int, before: Standing, now: Standing, tol: float) -> int:
     """As many steps again as were made, or fewer if the rate of the last chunk says they will do."""
-    if not 0 < now.move < before.move or not 0 < tol < now.distance < math.inf:
+    if not 0 < now.move < before.move or not 0 < tol < now.visible < math.inf:
         return done
     per_step = math.log(before.move / now.move) / chunk
-    return max(LEAST_CHUNK, min(done, math.ceil(1.05 * math.log(now.distance / tol) / per_step)))
+    return max(LEAST_CHUNK, min(done, math.ceil(1.05 * math.log(now.visible / tol) / per_step)))
 
 
 def _worst(each: list[Standing]) -> Standing:
     if len(each) == 1:
         return each[0]
     return Standing(
-        max(s.distance for s in each), max(s.move for s in each),
-        max(s.rounding for s in each), min(s.alpha for s in each), max(s.beta for s in each),
-        sum(s.objective for s in each),
-    )  # fmt: skip
+        distance=max(s.distance for s in each),
+        visible=max(s.visible for s in each),
+        gap=max(s.gap for s in each),
+        fit=max(s.fit for s in each),
+        move=max(s.move for s in each),
+        rounding=max(s.rounding for s in each),
+        alpha=min(s.alpha for s in each),
+        beta=max(s.beta for s in each),
+        objective=sum(s.objective for s in each),
+    )
 
 
 def _joined(first: Run, then: Run) -> Run:

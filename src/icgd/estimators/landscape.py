@@ -1,31 +1,50 @@
 """How far weights can be from the minimiser, proved from numbers at those weights alone.
 
-Nothing here looks at the way the weights were found, so the bound holds whatever the transformer did.
+Nothing here looks at the way the weights were found, so the bounds hold whatever the transformer did.
 Symbols, at weights w with the exact next step v = prox(w - lr grad f(w)):
-    G      |w - v| / lr, the size of the gradient (mapping); 0 at the minimiser w* only
-    alpha  smallest, beta largest eigenvalue of the Hessian of f at w, on a subspace that holds w - w*
+    G      |w - v| / lr, the size of the gradient (mapping); 0 at a minimiser only
+    alpha  smallest curvature of f at w over ALL directions of a subspace that holds w - w*; 0 if none
+           is certified, and then there is no bound on the distance
+    beta   largest curvature
     R      largest |[x_i; 1]|
 Squares, l2    the Hessian is constant:  |w - w*| <= G / alpha.
-Lasso          v has a subgradient of size <= G (lr <= 2/beta), so |v - w*| <= G / alpha and
-               |w - w*| <= G / alpha + lr G, alpha on the features that can be non-zero at w*.
+Lasso          v has a subgradient of size <= c G, c = max(1, lr beta - 1), so |v - w*| <= c G / alpha and
+               |w - w*| <= c G / alpha + lr G. The subspace is that of the features which are non-zero in w
+               or v or can be in w* (duality.py): proximal steps leave the span of the examples, so that
+               span is of no use here. More such features than examples: alpha = 0.
 Logistic, log  the Hessian changes with w, but |l'''| <= l'': along a segment of length t it shrinks at
                most by exp(-R t). The slope of f in any direction u from w is therefore at least
                -G + alpha (1 - exp(-R t)) / R after t, and 0 at w*, so that
                |w - w*| <= -log(1 - R G / alpha) / R     if R G < alpha; else nothing is known yet.
+No penalty     With independent features w* is the only minimiser. With independent examples, fewer than
+               features, it is the minimiser of least norm: f depends on the part P w of w in the span of the
+               examples only, where alpha is that of the span; |w - P w| is added. Else nothing is proved.
+The objective is within G |w - w*| of its minimum (f is convex), the lasso's within its duality gap.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from icgd.errors import AssumptionViolated
+from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.estimators.duality import DualityGap, duality_gap
+from icgd.estimators.safe_numbers import (
+    SMALLEST_NORMAL,
+    TINY,
+    UNIT,
+    certified_square,
+    column_lengths,
+    least_singular_value,
+    length,
+)
 from icgd.problems import LinearModel
+from icgd.problems.rank import visible_rank
 
-UNIT = 2.0**-53
 GROWTH = {"squared": 0.0, "logistic": 1.0, "poisson": 1.0}
 """Bound on |l'''| / l'' of a loss."""
 
@@ -38,14 +57,21 @@ class Standing:
     """Where weights stand.
 
     distance   bound on |w - w*|, infinite where nothing can be proved
+    visible    the same in the directions that rounding leaves visible: equal to `distance` unless
+               unpenalised features are dependent to machine precision
+    gap        bound on F(w) - F(w*), infinite where nothing can be proved
+    fit        bound on the root mean square of X w - X w* by the duality gap; infinite but for the lasso
     move       length of the exact next step
     rounding   bound on the rounding in `move`; below it steps mean nothing
-    alpha      smallest curvature, 0 if there is no telling it from 0
+    alpha      smallest curvature, 0 if none is certified
     beta       largest curvature
     objective  F(w)
     """
 
     distance: float
+    visible: float
+    gap: float
+    fit: float
     move: float
     rounding: float
     alpha: float
@@ -69,33 +95,75 @@ class Landscape:
     def __init__(self, problem: LinearModel, X: Tensor, y: Tensor) -> None:
         self.problem, self.X, self.y = problem, X, y
         spec = problem.spec
+        if spec.penalty == "l1" and spec.intercept:
+            raise InvalidParameter(
+                "problem",
+                problem,
+                "have no intercept for a duality gap",
+                remedy="Centre X and y instead: the minimiser is the same.",
+            )
         self.rows = torch.cat([X, X.new_ones(len(X), 1)], dim=1) if spec.intercept else X
-        self.reach = float(self.rows.norm(dim=1).max())
-        self.basis, self.dropped = (None, False) if spec.lam else _row_space(self.rows)
+        longest = float(column_lengths(self.rows.T).max()) if len(X) else 0.0
+        self.reach = longest * (1 + (self.rows.shape[1] + 4) * UNIT)
         self.growth = GROWTH[spec.loss.name]
-        self._sparse = bool(spec.penalty == "l1" and spec.lam)
+        self._penalised = spec.lam > 0
+        self._sparse = spec.penalty == "l1" and self._penalised
+        self.rank = self.rows.shape[1] if self._penalised else visible_rank(self.rows)
 
     @property
     def collinear(self) -> bool:
-        """Whether features are linearly dependent with no penalty to choose between them.
+        """Whether features are dependent to machine precision with no penalty to choose between them.
 
-        Gradient descent from 0 never leaves the span of the examples, so it finds the minimiser of
-        least norm, and within that span the bound still holds. If directions were `dropped` from it for
-        being as small as rounding, the data may not be dependent at all, and nothing is proved.
+        Gradient descent from 0 never leaves the span of the examples, so it finds the minimiser of least
+        norm. Where the examples are dependent as well, rounding decides what that is.
         """
-        return self.basis is not None and len(self.basis) < self.rows.shape[1]
+        return self.rank < self.rows.shape[1]
 
     def standing(self, w: Tensor, lr: float, rounding: float = 0.0) -> Standing:
         """What can be said about weights w; `rounding` bounds the error of computing a step."""
         problem = self.problem
-        following = problem.prox(w - lr * problem.gradient(w, self.X, self.y), lr)
-        move = float((w - following).norm())
-        alpha = self._alpha(w, following)
-        G = (move + rounding) / lr
+        before = w - lr * problem.gradient(w, self.X, self.y)
+        following = problem.prox(before, lr)
+        move, beta = length(w - following), self.beta(w)
+        G = (move + rounding + TINY) / lr
+        dual, fit = None, math.inf
+        if self._sparse:
+            spec = problem.spec
+            dual = duality_gap(self.X, self.y, w, spec.lam)
+            fit, moves = dual.predictions, before.abs() >= lr * spec.lam * (1 - 4 * UNIT) - rounding
+            alpha = self._sparse_alpha(dual.can_be_nonzero | (w != 0) | moves)
+            distance = self._sparse_distance(G, alpha, lr, beta)
+        elif self._penalised:
+            alpha = self._penalised_alpha(w)
+            distance = self._reached(G, alpha)
+        else:
+            alpha, outside = self._span_alpha(w)
+            distance = self._reached(G, alpha) + outside
+        distance = max(distance * (1 + 32 * UNIT), TINY) if distance == distance else math.inf
         return Standing(
-            self._reached(G, alpha) + (lr * G if self._sparse else 0.0), move, rounding, alpha,
-            self.beta(w), float(problem.objective(w, self.X, self.y)),
-        )  # fmt: skip
+            distance=distance,
+            visible=self._visible(w, G, distance),
+            gap=self._gap(G, distance, dual),
+            fit=fit,
+            move=move,
+            rounding=rounding,
+            alpha=alpha,
+            beta=beta,
+            objective=float(problem.objective(w, self.X, self.y)),
+        )
+
+    def _sparse_distance(self, G: float, alpha: float, lr: float, beta: float) -> float:
+        if alpha == math.inf:
+            return 0.0  # w = 0 is the minimiser
+        return max(1.0, lr * beta - 1) * G / alpha + lr * G if alpha else math.inf
+
+    def settled(self, standing: Standing, tol: float) -> bool:
+        """Whether weights have converged: in distance, or, where there is no curvature, in fit."""
+        return standing.visible <= self.needed(tol) or self.fits(standing, tol)
+
+    def fits(self, standing: Standing, tol: float) -> bool:
+        """Whether, with no certified curvature, the fit is still proved: the minimiser may not be unique."""
+        return standing.alpha == 0 and standing.fit <= self._allowed(tol)
 
     def needed(self, tol: float) -> float:
         """The distance at which weights count as converged: tol, or less for predictions to settle.
@@ -104,14 +172,21 @@ class Landscape:
         square). That must be within tol of their size: of rms(y) for squares, of 1 for the scores of the
         others. A tol below SMALL * rms(y) can only have been meant in the units of small targets.
         """
-        n = len(self.rows)
-        spread = (
-            float(torch.linalg.svdvals(self.rows)[0]) / math.sqrt(n) if self.rows.numel() else 0.0
-        )
-        size = 1.0 if self.growth else float(self.y.norm()) / math.sqrt(n)
-        allowed = max(tol * size, min(tol, SMALL * size))
+        allowed = self._allowed(tol)
         # Targets that are all 0 are met by weights 0: nothing has to settle.
-        return min(tol, allowed / spread) if spread > 0 and size > 0 else tol
+        return min(tol, allowed / self._spread) if self._spread > 0 and allowed > 0 else tol
+
+    @cached_property
+    def _spread(self) -> float:
+        """The largest root mean square of predictions at weights of length 1."""
+        if self.rows.numel() == 0:
+            return 0.0
+        return float(torch.linalg.svdvals(self.rows)[0]) / math.sqrt(len(self.rows))
+
+    def _allowed(self, tol: float) -> float:
+        """By how much predictions may still move, in root mean square."""
+        size = 1.0 if self.growth else length(self.y) / math.sqrt(len(self.y))
+        return max(tol * size, min(tol, SMALL * size))
 
     def beta(self, w: Tensor) -> float:
         """The largest curvature at w."""
@@ -123,9 +198,21 @@ class Landscape:
             return math.inf
         R = self.growth * self.reach
         z = R * G / alpha
-        if z == 0:
+        if z < SMALLEST_NORMAL:
             return G / alpha
         return -math.log1p(-z) / R if z < 1 else math.inf
+
+    def _visible(self, w: Tensor, G: float, distance: float) -> float:
+        """The distance to the least-norm minimiser of features whose invisible directions are dropped."""
+        if not self.collinear or math.isfinite(distance):
+            return distance
+        basis = torch.linalg.svd(self.rows, full_matrices=False).Vh[: self.rank]
+        return self._reached(G, certified_square(least_singular_value(self._root(w) @ basis.T)))
+
+    def _gap(self, G: float, distance: float, dual: DualityGap | None) -> float:
+        if dual is not None:
+            return dual.objective
+        return max(G * distance * (1 + 4 * UNIT), TINY)
 
     def _bend(self, w: Tensor) -> Tensor:
         """l'' of every example."""
@@ -148,13 +235,37 @@ class Landscape:
             )
         return hessian
 
-    def _alpha(self, w: Tensor, following: Tensor) -> float:
-        root = self._root(w)
-        if self._sparse:
-            root = root[:, self._can_be_nonzero(w) | (w != 0) | (following != 0)]
-        elif self.basis is not None:
-            root = root @ self.basis.T
-        return _least(root) ** 2 if root.shape[1] else math.inf
+    # -- curvature ----------------------------------------------------------------------------------
+
+    def _sparse_alpha(self, support: Tensor) -> float:
+        """The smallest curvature over all weights on these features; infinite if there are none."""
+        if not bool(support.any()):
+            return math.inf
+        root = self.rows[:, support] / math.sqrt(len(self.rows))
+        return certified_square(least_singular_value(root) * (1 - 4 * UNIT))
+
+    def _penalised_alpha(self, w: Tensor) -> float:
+        alpha = certified_square(least_singular_value(self._root(w)))
+        # An intercept is not penalised.
+        return alpha if self.problem.spec.intercept else max(alpha, self.problem.spec.lam)
+
+    def _span_alpha(self, w: Tensor) -> tuple[float, float]:
+        """Without a penalty: the smallest curvature in the span of the examples, and how far w is from it."""
+        used = (self.rows != 0).any(dim=0)
+        outside = length(w[~used])
+        root = self._root(w)[:, used]
+        if root.shape[1] == 0:
+            return math.inf, outside
+        if root.shape[1] <= root.shape[0]:
+            return certified_square(least_singular_value(root)), outside
+        alpha = certified_square(least_singular_value(root.T))
+        if alpha == 0:
+            return 0.0, outside
+        spanning, v = self.rows[:, used].T, w[used]
+        # Any combination of the examples bounds the distance to their span; least squares finds a good one.
+        mix = torch.linalg.lstsq(spanning, v.unsqueeze(1)).solution.squeeze(1)
+        rounding = (len(mix) + 3) * UNIT * (spanning.abs() @ mix.abs() + v.abs())
+        return alpha, outside + length((v - spanning @ mix).abs() + rounding)
 
     def _root(self, w: Tensor) -> Tensor:
         """A with A^T A at most the Hessian.
@@ -174,61 +285,3 @@ class Landscape:
             d = spec.n_features
             root = torch.cat([root, math.sqrt(spec.lam) * torch.eye(d, root.shape[1]).to(root)])
         return root
-
-    def _can_be_nonzero(self, w: Tensor) -> Tensor:
-        """Features that may be non-zero at the lasso's minimiser, by the duality gap.
-
-        The optimal dual point lies within sqrt(2 gap) / (n lam) of theta, a scaled residual; where
-        |x_j.theta| stays below 1 on that whole ball, w*_j = 0.
-        """
-        X, y, n = self.X, self.y, len(self.y)
-        cut = n * self.problem.spec.lam
-        residual = y - X @ w
-        scale = max(cut, float((X.T @ residual).abs().max()))
-        theta = residual / scale
-        primal = 0.5 * residual.square().sum() + cut * w.abs().sum()
-        dual = 0.5 * y.square().sum() - 0.5 * (cut * theta - y).square().sum()
-        slack = 8 * n * UNIT * y.square().sum()
-        radius = torch.sqrt(2 * ((primal - dual).clamp(min=0) + slack)) / cut
-        return (X.T @ theta).abs() + X.norm(dim=0) * radius >= 1
-
-
-def _row_space(rows: Tensor) -> tuple[Tensor | None, bool]:
-    """An orthonormal basis of the span of the rows, None for all of space; whether any was dropped.
-
-    The rank is that of columns of length 1: a feature in small units is not a dependent one.
-    """
-    used = (rows != 0).any(dim=0)
-    sizes = torch.linalg.svdvals(_unit(rows[:, used]))
-    rank = int((sizes > max(rows.shape) * 2 * UNIT * sizes[0]).sum()) if len(sizes) else 0
-    if rank == rows.shape[1]:
-        return None, False
-    return torch.linalg.svd(rows, full_matrices=False).Vh[:rank], rank < len(sizes)
-
-
-def _unit(matrix: Tensor) -> Tensor:
-    return matrix / _lengths(matrix)
-
-
-def _lengths(matrix: Tensor) -> Tensor:
-    """Of the columns, 1 for those that are 0."""
-    # Twice, as the squares of a tiny column underflow.
-    top = matrix.abs().amax(dim=0)
-    top = torch.where(top > 0, top, torch.ones_like(top))
-    return top * (matrix / top).norm(dim=0).clamp(min=1)
-
-
-def _least(root: Tensor) -> float:
-    """The smallest singular value, less what rounding can have added to it.
-
-    With more columns than rows it is the smallest on the span of the rows.
-    """
-    slack = (max(root.shape) + 8 * root.shape[1]) * UNIT
-    values = torch.linalg.svdvals(root)
-    least = float(values[-1] - slack * values[0])
-    if root.shape[1] <= root.shape[0]:
-        # |A v| >= least(A / lengths) * min(lengths) |v| is better where features differ in units.
-        lengths = _lengths(root)
-        values = torch.linalg.svdvals(root / lengths)
-        least = max(least, float((values[-1] - slack * values[0]) * lengths.min()))
-    return max(0.0, least)

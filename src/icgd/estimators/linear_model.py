@@ -12,12 +12,19 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from icgd.constructions import compile
-from icgd.estimators.base import Array, InContextEstimator, as_tensor, grid_radius
+from icgd.estimators.base import (
+    Array,
+    InContextEstimator,
+    as_tensor,
+    checked_data,
+    grid_radius,
+)
 from icgd.estimators.descent import Outcome, Task, descend
+from icgd.estimators.landscape import Standing
 from icgd.problems import GD, LinearModel
 from icgd.program import Program
 from icgd.verification.statistics_bound import statistics_codec
@@ -78,7 +85,7 @@ class InContextLinearModel(InContextEstimator):
     def prompt(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
         """The examples as the transformer saw them: what `program_.run` and `icgd.verify` take."""
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, reset=False, dtype=np.float64)
+        X, y = checked_data(self, X, y, reset=False)
         return self._prompt(X, self._targets(y))
 
     def _prompt(self, X: Array, y: Array) -> tuple[Tensor, Tensor]:
@@ -102,8 +109,7 @@ class InContextLinearModel(InContextEstimator):
         self.program_, self.run_ = outcome.program, outcome.run
         self.start_ = start.clone()
         self.n_iter_ = outcome.n_steps
-        # The minimiser of dropped directions is out of sight: rounding decides whether there is one.
-        self.error_bound_ = math.inf if outcome.dropped else outcome.standing.distance
+        self.error_bound_, self.gap_bound_ = outcome.standing.distance, outcome.standing.gap
         w = self.run_.weights.numpy()
         self.coef_ = w[..., : X.shape[1]].copy()
         b = w[..., X.shape[1]] if problem.spec.intercept else 0.0
@@ -113,25 +119,30 @@ class InContextLinearModel(InContextEstimator):
     def _warn(self, outcome: Outcome) -> None:
         standing = outcome.standing
         if outcome.collinear:
+            n_weights = outcome.run.weights.shape[-1]
             _announce(
-                "The features are linearly dependent to machine precision and lam = 0: the condition "
-                "number is infinite and there is more than one minimiser. Gradient descent approaches the "
-                "one of least norm. Use lam > 0 or remove collinear features."
+                f"The features have rank {outcome.rank} of {n_weights} to machine precision and lam = 0: the "
+                "minimiser is not unique. Gradient descent approaches the one of least norm. Use lam > 0 or "
+                "remove collinear features."
             )
-        if self.steps != "auto" or standing.distance <= outcome.needed:
+        if self.steps != "auto":
             return
-        kappa = f"{standing.kappa:.3g}" if math.isfinite(standing.kappa) else "infinite"
-        numbers = (
-            f"Bound on the distance to the minimiser: {standing.distance:.3e}, tolerance: {self.tol:.3e}, "
-            f"condition number: {kappa}."
-        )
+        numbers = _proved(outcome.standing, self.tol)
         if outcome.needed < self.tol:
             numbers += f" Features are large, so predictions settle only at a distance of {outcome.needed:.3e}."
-        if standing.alpha == 0:
+        if outcome.converged:
+            if outcome.fit:
+                _announce(
+                    "The objective converged, but nothing is proved about coef_: the features that can matter "
+                    "at a minimiser are linearly dependent, or more than the examples, so that the minimiser "
+                    "may not be unique. Predictions are within the tolerance of those of every minimiser. "
+                    f"Decrease tol to rule out more features, or increase lam. {numbers}"
+                )
+        elif standing.alpha == 0:
             _announce(
                 "Objective did not converge provably: features that can matter at the minimiser are linearly "
-                "dependent to machine precision. There may be more than one minimiser. Increase lam or remove "
-                f"collinear features. {numbers}"
+                "dependent to machine precision, or more than the examples. There may be more than one "
+                f"minimiser. Increase lam or max_iter={self.max_iter}, or remove collinear features. {numbers}"
             )
         elif standing.stalled:
             _announce(
@@ -150,7 +161,7 @@ class InContextLinearModel(InContextEstimator):
     def _answers(self, X: Any) -> Array:
         """The transformer's predictions for new rows, (n,), or (b, n)."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = checked_data(self, X, reset=False)
         return self._ask(as_tensor(X - self.x_mean_)) + self.y_mean_
 
     def _compiled(self, radius: float) -> Program:
@@ -171,6 +182,21 @@ def _means(X: Array) -> Array:
 def linear_radius(y: Tensor) -> float:
     """A range for residuals: at the start they are the targets, and the sum of their squares falls."""
     return grid_radius(2 * float(y.abs().max()))
+
+
+def _proved(standing: Standing, tol: float) -> str:
+    """The bounds that there are, and the tolerance."""
+    if math.isfinite(standing.distance):
+        text = (
+            f"Bound on the distance to the minimiser: {standing.distance:.3e}, tolerance: {tol:.3e}"
+        )
+    else:
+        text = f"There is no bound on the distance to a minimiser, tolerance: {tol:.3e}"
+    if math.isfinite(standing.gap):
+        text += f", bound on what the objective is above its minimum: {standing.gap:.3e}"
+    if math.isfinite(standing.kappa):
+        text += f", condition number: {standing.kappa:.3g}"
+    return text + "."
 
 
 def _announce(message: str) -> None:

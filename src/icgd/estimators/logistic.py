@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from icgd.estimators.base import Array
+from icgd.estimators.base import Array, checked_data
 from icgd.estimators.linear_model import InContextLinearModel
 from icgd.problems import GLM, LinearModel
 
@@ -36,9 +36,10 @@ class InContextLogisticRegression(ClassifierMixin, InContextLinearModel):
 
     After fit: classes_, coef_ and intercept_ (one row for two classes, else one per class), program_,
     run_, n_iter_, error_bound_ (proved bound on the distance to the minimiser, the largest of the
-    classes'), start_, n_features_in_, feature_names_in_, x_mean_. The curvature of the loss changes with the
-    weights; error_bound_ uses that at the weights found and how fast it can fall off from there, and is
-    infinite further away than that allows. Separable classes without a penalty have no minimiser, and
+    classes'), gap_bound_ (proved bound on what the objective is above its minimum, likewise), start_,
+    n_features_in_, feature_names_in_, x_mean_. The curvature of the loss changes with the weights;
+    error_bound_ uses that at the weights found and how fast it can fall off from there, and is infinite
+    further away than that allows. Separable classes without a penalty have no minimiser, and
     the fit ends with a ConvergenceWarning.
 
     >>> import numpy as np
@@ -51,7 +52,7 @@ class InContextLogisticRegression(ClassifierMixin, InContextLinearModel):
     def fit(self, X: Any, y: Any) -> Self:
         """Compile a transformer for these data and let it train in context, all classes at once."""
         self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = checked_data(self, X, y)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
@@ -80,7 +81,7 @@ class InContextLogisticRegression(ClassifierMixin, InContextLinearModel):
         This is linear algebra on the weights the transformer wrote, not an answer of the transformer.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = checked_data(self, X, reset=False)
         scores: Array = X @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 

@@ -10,11 +10,11 @@ from sklearn.base import RegressorMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from icgd.constructions import compile
 from icgd.errors import AssumptionViolated
-from icgd.estimators.base import Array, InContextEstimator, as_tensor
+from icgd.estimators.base import Array, InContextEstimator, as_tensor, checked_data
 from icgd.problems import SGD, Network
 from icgd.program import Program
 
@@ -63,10 +63,12 @@ class InContextMLPRegressor(RegressorMixin, InContextEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Compile a transformer for the network's widths and let it train on these rows."""
         self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = checked_data(self, X, y, y_numeric=True)
         widths = (X.shape[1], *self._hidden(), 1)
         self._scale_x = StandardScaler().fit(X)
         self._scale_y = StandardScaler().fit(y.reshape(-1, 1))
+        _refuse_invisible("X", X, self._scale_x)
+        _refuse_invisible("y", y.reshape(-1, 1), self._scale_y)
         random = check_random_state(self.random_state)
         net = Network(widths)
         init = net.init(seed=int(random.randint(np.iinfo(np.int32).max)))
@@ -89,7 +91,7 @@ class InContextMLPRegressor(RegressorMixin, InContextEstimator):
     def predict(self, X: Any) -> Array:
         """The transformer's own predictions: the forward steps of the layer that trained."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = checked_data(self, X, reset=False)
         answers = self._ask(as_tensor(self._scale_x.transform(X)))
         return self._scale_y.inverse_transform(answers).ravel()
 
@@ -103,3 +105,14 @@ class InContextMLPRegressor(RegressorMixin, InContextEstimator):
         config = self.program_.config
         widths = config["problem"]["widths"]
         return compile(Network(widths), SGD(lr=config["optimizer"]["lr"]), radius=radius)
+
+
+def _refuse_invisible(name: str, values: Array, scaler: StandardScaler) -> None:
+    """Refuse columns that vary by so little that the scaler takes them for constant: squares underflow."""
+    varies = np.ptp(values, axis=0)
+    lost = (varies > 0) & (scaler.var_ < np.finfo(np.float64).tiny)
+    if lost.any():
+        raise AssumptionViolated(
+            f"Column {int(lost.argmax())} of `{name}` varies by {varies[lost][0]:.3g} only, and the square of "
+            "that underflows. Scale the data."
+        )

@@ -8,10 +8,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
-from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from icgd.estimators.base import Array, grid_radius
+from icgd.estimators.base import Array, checked_data, grid_radius
 from icgd.estimators.linear_model import InContextLinearModel, linear_radius
 from icgd.problems import GLM, Lasso, LinearModel, Ridge
 
@@ -22,7 +21,7 @@ class InContextRegressor(RegressorMixin, InContextLinearModel):
     def fit(self, X: Any, y: Any) -> Self:
         """Compile a transformer for these data and let it train in context."""
         self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = checked_data(self, X, y, y_numeric=True)
         return self._fit(X, self._targets(y))
 
     def predict(self, X: Any) -> Array:
@@ -50,8 +49,10 @@ class InContextRidge(InContextRegressor):
     max_iter       for steps="auto", most steps taken before a ConvergenceWarning
 
     After fit: coef_, intercept_, program_ (the transformer), run_ (its run), n_iter_ (steps taken),
-    error_bound_ (proved bound on the distance of `run_.weights` to the minimiser for the prompt, infinite
-    if lam = 0 and features are dependent to machine precision),
+    error_bound_ (proved bound on the distance of `run_.weights` to the minimiser for the prompt; infinite,
+    which says that there is none, if lam = 0 and both features and examples are dependent to machine
+    precision; with lam = 0 and independent examples, fewer than features, to the minimiser of least norm),
+    gap_bound_ (proved bound on what the objective is above its minimum, infinite alike),
     n_features_in_, feature_names_in_, and x_mean_, y_mean_, by which the prompt was moved: `prompt(X, y)`
     is what the transformer saw, and start_ the weights it began with. Gradient descent needs about
     kappa log(1/tol) steps with the condition number kappa of the features: standardise them first.
@@ -73,9 +74,12 @@ class InContextLasso(InContextRegressor):
     Minimises 1/(2n) sum_i (w.x_i + b - y_i)^2 + lam |w|_1: scikit-learn's Lasso(alpha=lam). Zeros in
     coef_ are exact: the soft-threshold is a feed-forward layer.
 
-    Parameters and attributes are those of InContextRidge. error_bound_ rests on the curvature over the
-    features that can be non-zero at the minimiser (those the duality gap does not rule out); while these
-    are linearly dependent nothing is proved, and the bound is infinite.
+    Parameters and attributes are those of InContextRidge. error_bound_ rests on the curvature over all
+    directions in the features that can be non-zero at the minimiser (those the duality gap does not rule
+    out). While these are linearly dependent, or more than the examples, nothing is proved about coef_ and
+    error_bound_ is infinite. gap_bound_, the duality gap, is a bound in every case. There steps="auto" goes
+    on until the gap proves predictions within tol * rms(y) of those of every minimiser, in root mean
+    square, and a ConvergenceWarning says that this is all that is proved.
 
     >>> import numpy as np
     >>> X = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])

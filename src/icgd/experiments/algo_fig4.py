@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from icgd.experiments.algo_fig2 import LAPTOP as FIG2_LAPTOP
@@ -17,12 +19,16 @@ from icgd.experiments.algoformers import (
     curve_of,
     end_errors,
     model_cell,
+    naive_lines,
+    naive_predictors,
     resized,
 )
 from icgd.experiments.cells import Cell
+from icgd.experiments.claim import Case, gated_claim
 from icgd.experiments.drawing import curve, panels, title
 from icgd.experiments.experiment import Claim, Experiment, ResultTable, Rows, Scale
-from icgd.experiments.over_seeds import combined, distinct, select, smaller, told
+from icgd.experiments.learned import best_reference, shortfalls
+from icgd.experiments.over_seeds import distinct, select, smaller, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,6 +57,9 @@ class AlgoFig4(Experiment):
     name: ClassVar = "algo-fig4"
     paper: ClassVar = "ALGO"
     where: ClassVar = "Section 5.3, Figure 4"
+    question: ClassVar = (
+        "Do more layers and heads help an AlgoFormer, and does it beat a standard model?"
+    )
     title: ClassVar = "layers and heads of an AlgoFormer"
     differs: ClassVar = (
         *DIFFERS,
@@ -82,6 +91,7 @@ class AlgoFig4(Experiment):
                 key = {"model": "standard", "layers": STACKS * n, "heads": size.n_head}
                 model = size.model("standard", n_layer=STACKS * n)
                 made.append(model_cell(size, model, task, seed, key))
+        made += [naive_predictors(size, task, seed, {}) for seed in range(size.seeds)]
         return made
 
     def tables(self, rows: Rows) -> list[ResultTable]:
@@ -91,49 +101,20 @@ class AlgoFig4(Experiment):
             for n, h in _shapes(rows, model):
                 found = select(rows, model=model, layers=n, heads=h)
                 size = f"{found[0]['parameters']:,}"
-                lines.append((model, f"{n}", f"{h}", size, told(end_errors(found))))
+                lines.append((model, f"{n}", f"{h}", size, spread(end_errors(found))))
+        naive = naive_lines(rows, "error")
+        lines += [(name, "-", "-", "-", error) for name, error in naive]
         heading = (
             f"Mean squared error over the last {LAST_POSITIONS} positions. Layers are those of each of "
-            "the three stacks of an AlgoFormer, and of the whole standard model"
+            "the three stacks of an AlgoFormer, and of the whole standard model. Predictors without "
+            "layers need no training"
         )
-        columns = ("Model", "Layers", "Heads", "Parameters", "Squared error")
+        columns = ("Predictor", "Layers", "Heads", "Parameters", "Squared error")
         return [ResultTable(heading, columns, tuple(lines))]
 
     def claims(self, rows: Rows) -> list[Claim]:
         """More layers, more heads, and the comparison at equal layers."""
-        claims = []
-        for what in ("layers", "heads"):
-            ladder = _ladder(rows, what)
-            errors = {
-                n: end_errors(rows, model="algoformer", **shape) for n, shape in ladder.items()
-            }
-            judged = [n for n in errors if n < EXCEPTIONS[what]]
-            first, last = min(judged), max(judged)
-            claims.append(
-                Claim(
-                    f"more {what} have a smaller error",
-                    f"more {what}, smaller error (the paper excepts {EXCEPTIONS[what]} {what}, which may train "
-                    f"worse; here: {last} against {first})",
-                    ", ".join(f"{n}: {told(e)}" for n, e in errors.items()),
-                    smaller(errors[last], errors[first]),
-                )
-            )
-        pairs = [(n, shape) for n, shape in _ladder(rows, "layers").items()]
-        facts, found = [], []
-        for n, shape in pairs:
-            ours = end_errors(rows, model="algoformer", **shape)
-            theirs = end_errors(rows, model="standard", layers=STACKS * n)
-            facts.append(smaller(ours, theirs))
-            found.append(f"{STACKS * n} layers: {told(ours)} against {told(theirs)}")
-        claims.append(
-            Claim(
-                "AlgoFormer better than a standard transformer with as many layers",
-                "with as many layers the AlgoFormer has a smaller error than the standard transformer",
-                "; ".join(found),
-                combined(facts),
-            )
-        )
-        return claims
+        return [*(_more(rows, what) for what in EXCEPTIONS), _equal_layers(rows)]
 
     def draw(self, rows: Rows) -> Figure:
         """By layers and by heads."""
@@ -145,10 +126,50 @@ class AlgoFig4(Experiment):
                 if what == "layers":
                     seeds = [curve_of(r) for r in select(rows, model="standard", layers=STACKS * n)]
                     curve(axis, range(len(seeds[0])), seeds, f"standard, {STACKS * n} layers", i, 1)
+            naive = best_reference(rows, "error")
+            axis.axhline(median(naive.values), color="0.4", linewidth=0.8, label=naive.name)
             axis.set_yscale("log")
             title(axis, what, "examples", "squared error" if what == "layers" else "")
             axis.legend(fontsize=7, frameon=False)
         return figure
+
+
+def _more(rows: Rows, what: str) -> Claim:
+    """More layers, or more heads, have a smaller error."""
+    ladder = _ladder(rows, what)
+    errors = {n: end_errors(rows, model="algoformer", **shape) for n, shape in ladder.items()}
+    judged = [n for n in errors if n < EXCEPTIONS[what]]
+    first, last = min(judged), max(judged)
+    models = {f"{n} {what}": errors[n] for n in (first, last)}
+    return gated_claim(
+        f"more {what} have a smaller error",
+        f"more {what}, smaller error (the paper excepts {EXCEPTIONS[what]} {what}, which may train "
+        f"worse; here: {last} against {first})",
+        ", ".join(f"{n}: {spread(e)}" for n, e in errors.items()),
+        [Case(smaller(errors[last], errors[first]), _short(rows, models))],
+    )
+
+
+def _equal_layers(rows: Rows) -> Claim:
+    cases, numbers = [], []
+    for n, shape in _ladder(rows, "layers").items():
+        layers = STACKS * n
+        ours = end_errors(rows, model="algoformer", **shape)
+        theirs = end_errors(rows, model="standard", layers=layers)
+        models = {f"AlgoFormer, {layers} layers": ours, f"standard, {layers} layers": theirs}
+        cases.append(Case(smaller(ours, theirs), _short(rows, models)))
+        numbers.append(f"{layers} layers: {spread(ours)} against {spread(theirs)}")
+    return gated_claim(
+        "AlgoFormer better than a standard transformer with as many layers",
+        "with as many layers the AlgoFormer has a smaller error than the standard transformer",
+        "; ".join(numbers),
+        cases,
+    )
+
+
+def _short(rows: Rows, models: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
+    """Models that have not learned what the best naive predictor has."""
+    return shortfalls(models, best_reference(rows, "error"))
 
 
 def _shapes(rows: Rows, model: str) -> list[tuple[int, int]]:

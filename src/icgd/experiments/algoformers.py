@@ -12,11 +12,13 @@ import torch
 from icgd.experiments.cells import Cell, training_cell
 from icgd.experiments.experiment import Row, Rows
 from icgd.experiments.measures import evaluation_prompts, predictions
-from icgd.experiments.over_seeds import select
+from icgd.experiments.naive import NAIVE, naive_cell
+from icgd.experiments.over_seeds import select, spread
 from icgd.experiments.trained_size import TrainedSize
+from icgd.training.journal import training_seconds
 from icgd.training.metrics import loss_per_position
 from icgd.training.tasks import build_task
-from icgd.training.trainer import Trained, training_seconds
+from icgd.training.trainer import Trained
 
 REGRESSION, SERIES, CHAIN = "representation_regression", "autoregression", "mlp_chain"
 TASK_NAMES = {REGRESSION: "regression with representation", SERIES: "AR(q)", CHAIN: "CoT with MLPs"}
@@ -25,15 +27,17 @@ LAST_POSITIONS = 3
 """How many of the last positions an error at the end of a prompt is averaged over."""
 
 DIFFERS = (
-    "The paper leaves open: heads and batch size of the default model, slope, widths and weights of the fixed "
-    "network phi, the scale of A, whether the loop is given its input anew. Here: leaky slope 0.1, Gaussian "
-    "weights, Var(y) = 1, injection h + P in looped and AlgoFormer models.",
-    "Its Equation 6 divides T - T0 + 1 terms by T - T0; here it is their mean.",
-    "Scales below `paper` use fewer dimensions, smaller models and fewer steps, GPT-2's initial deviation 0.02 "
-    "replaced by 1/sqrt(width), warm-up and a cosine schedule; sizes were chosen for the time they take. "
-    "Models are compared at equal steps, which are not equal costs.",
+    "The paper gives neither heads and batch size of the default model, nor slope, widths and weights "
+    "of the fixed network phi, nor the scale of A. Here: leaky slope 0.1, Gaussian weights, Var(y) = 1.",
+    "Equation 2 applies the loop to its own output alone; it shows no injection of the input. Looped "
+    "and AlgoFormer models here add the input again in every loop (h + P), which is our choice. Models "
+    "without it (`inject: false`) were not run.",
+    "Equation 6 divides T - T0 + 1 terms by T - T0; here it is their mean.",
+    "Scales below `paper` use fewer dimensions, smaller models and fewer steps. They replace GPT-2's "
+    "initial deviation 0.02 by 1/sqrt(width) and add a warm-up and a cosine schedule. Sizes were "
+    "chosen for the time they take. Models are compared at equal steps, which are not equal costs.",
     "One network phi serves all seeds. The MLPs of the models are 4 times as wide as the models. Gradients are "
-    "clipped at norm 1; there is no curriculum; one rate for all models, not tuned.",
+    "clipped at norm 1. There is no curriculum. All models have one rate, which is not tuned.",
 )
 
 
@@ -66,8 +70,8 @@ Sized = TypeVar("Sized", bound=AlgoSize)
 def resized(kind: type[Sized], of: AlgoSize, **changes: Any) -> Sized:
     """Another experiment's settings with changes; what `kind` does not have is left out."""
     names = {field.name for field in fields(kind)}
-    told = {name: value for name, value in of.settings().items() if name in names}
-    return kind(**{**told, **changes})
+    shared = {name: value for name, value in of.settings().items() if name in names}
+    return kind(**{**shared, **changes})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +108,21 @@ def model_cell(
     loops = list(loops or [model.get("loops", 1)])
     options = {"n_prompts": size.prompts, "loops": loops, "relative": relative}
     return training_cell({**key, "seed": seed}, config, f"{__name__}:errors", options)
+
+
+def naive_predictors(
+    size: AlgoSize,
+    task: dict[str, Any],
+    seed: int,
+    key: dict[str, Any],
+    n_points: int | None = None,
+) -> Cell:
+    """Naive predictors on the prompts of this seed's models, judged where those are."""
+    points = size.n_points if n_points is None else n_points
+    return naive_cell(
+        key, {"n_dims": size.n_dims, **task}, n_points=points, n_prompts=size.prompts, seed=seed, until=points,
+        last=LAST_POSITIONS,
+    )  # fmt: skip
 
 
 def errors(
@@ -150,3 +169,17 @@ def end_errors(rows: Rows, **key: Any) -> list[float]:
 def loop_pairs(rows: Rows) -> list[tuple[int, int]]:
     """(T, dT) of all models that have them, in the order of their first row."""
     return list(dict.fromkeys((row["loops"], row["window"]) for row in rows if "loops" in row))
+
+
+def naive_errors(rows: Rows, measure: str, **key: Any) -> dict[str, list[float]]:
+    """Errors of every naive predictor at the end of the prompts, one per seed."""
+    found = select(rows, predictor=NAIVE, **key)
+    return {
+        name: [fmean(row[measure][name][i] for i in row["judged"]) for row in found]
+        for name in found[0][measure]
+    }
+
+
+def naive_lines(rows: Rows, measure: str, **key: Any) -> list[tuple[str, str]]:
+    """Naive predictors and their errors, for a table."""
+    return [(name, spread(values)) for name, values in naive_errors(rows, measure, **key).items()]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from icgd.atomic import write_text, write_whole
-from icgd.errors import InvalidFile
+from icgd.errors import AssumptionViolated, InvalidFile
 from icgd.experiments.executors import Executor
 from icgd.training.config import Config, make_config
 
@@ -128,7 +128,22 @@ def run_cells(
     on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None, models: Path | None = None,
     device: str | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Run what has no result yet; all rows, in the order of the cells."""
+    """Run what has no result yet; all rows, in the order of the cells, or an error if one has none."""
+    rows, failed = attempt_cells(cells, directory, executor, on_done, models, device)
+    if failed:
+        cell, error = failed[0]
+        raise InvalidFile(
+            f"{len(failed)} of {len(cells)} cells failed; the others are kept. First: {cell.key}: {error}"
+        ) from error
+    return [row for row in rows if row is not None]
+
+
+def attempt_cells(
+    cells: Sequence[Cell], directory: Path, executor: Executor,
+    on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None, models: Path | None = None,
+    device: str | None = None,
+) -> tuple[list[dict[str, Any] | None], list[tuple[Cell, BaseException]]]:  # fmt: skip
+    """Run what has no result yet; all rows, None for cells that failed, and those cells with their errors."""
     # Workers may have another working directory.
     directory, models = directory.resolve(), None if models is None else models.resolve()
     failed: list[tuple[Cell, BaseException]] = []
@@ -136,24 +151,27 @@ def run_cells(
         _Job(c, Workplace(directory / c.name, models, device))
         for c in missing_cells(cells, directory)
     ]
-    for job, result in executor.run(run_cell, jobs):
-        if isinstance(result, BaseException):
-            failed.append((job.cell, result))
-        elif on_done is not None:
-            on_done(job.cell, result)
-    if failed:
-        cell, error = failed[0]
-        raise InvalidFile(
-            f"{len(failed)} of {len(cells)} cells failed; the others are kept. First: {cell.key}: {error}"
-        ) from error
+    died: AssumptionViolated | None = None
+    try:
+        for job, result in executor.run(run_cell, jobs):
+            if isinstance(result, BaseException):
+                failed.append((job.cell, result))
+            elif on_done is not None:
+                on_done(job.cell, result)
+    except AssumptionViolated as error:  # workers that die again and again take no cell with them
+        died = error
     rows = [read_row(directory / c.name) for c in cells]
-    lost = rows.count(None)
-    if lost:
+    if died is not None:
+        known = {cell.name for cell, _ in failed}
+        left = [c for c, row in zip(cells, rows, strict=True) if row is None]
+        failed += [(c, died) for c in left if c.name not in known]
+    lost = rows.count(None) - len(failed)
+    if lost > 0:
         raise InvalidFile(
             f"{lost} of {len(cells)} cells left no result in {directory}. Workers on other machines need a "
             "directory that all of them share: choose another --out."
         )
-    return [row for row in rows if row is not None]
+    return rows, failed
 
 
 def missing_cells(cells: Sequence[Cell], directory: Path) -> list[Cell]:
@@ -181,15 +199,16 @@ def train_and_measure(
     place: Workplace, *, config: dict[str, Any], measure: str, options: dict[str, Any]
 ) -> dict[str, Any]:
     """The work of a training cell."""
-    from icgd.training.trainer import train, training_seconds
+    from icgd.training.journal import training_seconds
+    from icgd.training.trainer import train
 
     made = make_config(config)
     if place.device is not None:
         training = made.training.model_copy(update={"device": place.device})
         made = made.model_copy(update={"training": training})
     directory = place.model_directory(made)
-    with _Alone(directory):
-        trained = train(made.model_copy(update={"out_dir": str(directory)}))
+    # Another experiment may want the same model.
+    trained = train(made.model_copy(update={"out_dir": str(directory)}), wait=True)
     started = time.perf_counter()
     measured: dict[str, Any] = _named(measure)(trained, **options)
     measuring = time.perf_counter() - started
@@ -222,25 +241,6 @@ def write_table(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
     frame = pd.DataFrame(list(rows))
     write_whole(path, lambda temporary: frame.to_parquet(temporary, index=False))
-
-
-class _Alone:
-    """Wait until no other process trains in a directory: two experiments may want the same model."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._file = (self._directory / ".lock").open("w")
-        try:
-            from fcntl import LOCK_EX, flock
-        except ImportError:  # Windows: nobody waits; the trainer writes whole files all the same
-            return
-        flock(self._file, LOCK_EX)
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
 
 
 def _named(name: str) -> Callable[..., dict[str, Any]]:

@@ -144,6 +144,33 @@ def trained(
     return {"widths": list(widths), "error": {target: [error]}, "resources": resources(widths)}
 
 
+def naive_errors(place: Workplace, *, targets: Sequence[str], seed: int) -> dict[str, Any]:
+    """Errors of a constant and of least squares, fitted on points that nothing is measured on."""
+    torch.set_num_threads(1)
+    errors = {}
+    for name in targets:
+        its = TARGETS[name]
+        seen, x = its.draw(TEST_POINTS, _naive_seed(seed)), its.draw(TEST_POINTS, _test_seed(seed))
+        values, truth = its.value(seen), its.value(x)
+        linear = torch.linalg.lstsq(_bordered(seen), values.unsqueeze(1)).solution
+        guesses = {
+            "constant": values.mean().expand_as(truth),
+            "least squares": (_bordered(x) @ linear).squeeze(1),
+        }
+        errors[name] = {g: float((made - truth).square().mean()) for g, made in guesses.items()}
+    return {"naive": errors}
+
+
+def _bordered(x: Tensor) -> Tensor:
+    """With a column of ones, for a constant."""
+    return torch.cat([x, torch.ones_like(x[:, :1])], 1)
+
+
+def _naive_seed(seed: int) -> int:
+    """Of points that neither trainings nor measurements see."""
+    return -1_000_000 - seed
+
+
 def written_balls(
     place: Workplace, *, dimensions: Sequence[int], deltas: Sequence[float], seed: int
 ) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -147,6 +147,11 @@ def _cost_of_training(config: Config, device: str) -> _Cost:
             step(number + 1, timed)
         seconds = (time.perf_counter() - started) / TIMED
         return _Cost(0.0, 0.0, per_prompt * batch_size, seconds * batch_size / timed)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """As in a worker."""
+    return _threads(1)
 
 
 @contextmanager

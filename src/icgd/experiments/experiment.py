@@ -10,36 +10,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from icgd.errors import InvalidParameter
 from icgd.experiments.cells import Cell
+from icgd.experiments.claim import Claim as Claim
+from icgd.experiments.names import SCALES as SCALES
+from icgd.experiments.names import Scale as Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Scale = Literal["smoke", "laptop", "overnight", "paper"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper beside what was measured.
-
-    short  a few words, for the verdict
-    paper  what the paper says, in our words
-    found  the numbers
-    holds  None: these runs do not decide it, for instance because seeds disagree
-    ours   a question the paper does not ask
-    """
-
-    short: str
-    paper: str
-    found: str
-    holds: bool | None
-    ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +55,7 @@ class Experiment(ABC):
     paper    short name: COT, DEEP, LSA, ALGO, BRIDGE
     where    section and figures
     title    what is shown
+    question what the experiment asks, in one plain sentence: its page begins with it
     differs  what is not as in the paper, and why
     sizes    settings of each scale
     seeds_differ  in what, besides the weights they start from
@@ -84,6 +68,7 @@ class Experiment(ABC):
     paper: ClassVar[str]
     where: ClassVar[str]
     title: ClassVar[str]
+    question: ClassVar[str] = ""
     differs: ClassVar[tuple[str, ...]] = ()
     sizes: ClassVar[Mapping[Scale, Size]]
     seeds_differ: ClassVar[str] = "Every seed has prompts of its own."
@@ -138,28 +123,3 @@ class Experiment(ABC):
     @abstractmethod
     def draw(self, rows: Rows) -> Figure:
         """The figure."""
-
-
-def verdict(claims: Sequence[Claim]) -> str:
-    """One plain sentence or a few: what reproduced and what did not.
-
-    >>> verdict([Claim("deeper is better", "", "", True), Claim("no decline", "", "", None)])
-    'Reproduced: deeper is better. Not decided: no decline.'
-    >>> verdict([Claim("wider is better", "", "", False, ours=True)])
-    'Of our own questions, does not hold: wider is better.'
-    """
-    return " ".join(verdict_parts(claims))
-
-
-def verdict_parts(claims: Sequence[Claim]) -> list[str]:
-    """Its sentences: the paper's claims and our own questions, by what became of them."""
-    theirs = ("Reproduced", "Not reproduced", "Not decided")
-    ours = tuple(
-        f"Of our own questions, {word}" for word in ("holds", "does not hold", "not decided")
-    )
-    parts = []
-    for words, own in ((theirs, False), (ours, True)):
-        for word, holds in zip(words, (True, False, None), strict=True):
-            found = [c.short for c in claims if c.ours is own and c.holds is holds]
-            parts += [f"{word}: {'; '.join(found)}."] if found else []
-    return parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from icgd.experiments.experiment import ResultTable, Row, Rows
-from icgd.experiments.over_seeds import select, told
+from icgd.experiments.over_seeds import select, spread
 
 SPECTRAL = "spectral"
 RANDOM, ILL = "random start, gradients cut", "badly conditioned start"
@@ -26,9 +26,9 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
         found = select(rows, part="chain", case=case)
         chains.append(
             (
-                case, told([r["loss"] for r in found]), told([r["off"][0] for r in found]),
+                case, spread([r["loss"] for r in found]), spread([r["off"][0] for r in found]),
                 _pair(found, "mean"), _pair(found, "median"),
-                told([r["blocks"]["V31"] for r in found]), told([r["blocks"]["W13"] for r in found]),
+                spread([r["blocks"]["V31"] for r in found]), spread([r["blocks"]["W13"] for r in found]),
             )
         )  # fmt: skip
     one_steps = []
@@ -36,15 +36,15 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
         found = select(rows, part="one step", d=d, n=n)
         one_steps.append(
             (
-                f"{d}", f"{n}", f"{found[0]['floor']:.4g}", told([r["mean"][0] for r in found]),
-                told([r["median"][0] for r in found]),
-                f"{found[0]['rate'][1]:.4g}", told([r["rate"][0] for r in found]),
+                f"{d}", f"{n}", f"{found[0]['floor']:.4g}", spread([r["mean"][0] for r in found]),
+                spread([r["median"][0] for r in found]),
+                f"{found[0]['rate'][1]:.4g}", spread([r["rate"][0] for r in found]),
             )
         )  # fmt: skip
     loops = []
     for n, k in dict.fromkeys((r["n"], r["k"]) for r in select(rows, part="loop")):
         found = select(rows, part="loop", n=n, k=k)
-        learned = told([r["learned_rate"] for r in found])
+        learned = spread([r["learned_rate"] for r in found])
         loops.append((f"{n}", f"{k}", _pair(found, "mean"), _pair(found, "median"), learned))
     shifts = []
     for case in chain_cases(rows):
@@ -55,14 +55,14 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
             for part in ("stable", "diverging"):
                 seen = [t[part] for t in there if part in t]
                 parts += [_pair(seen, "mean"), _pair(seen, "median")] if seen else ["-", "-"]
-            unstable = told([100 * t["unstable"] for t in there])
+            unstable = spread([100 * t["unstable"] for t in there])
             shifts.append((case, name, f"{unstable} %", *parts))
     scaling = [
         (
             case,
-            *(told([r["watched"][at][2] for r in found]) for at in (0, -1)),
+            *(spread([r["watched"][at][2] for r in found]) for at in (0, -1)),
             *(
-                told([r["conditions"][when][block] for r in found])
+                spread([r["conditions"][when][block] for r in found])
                 for block in (0, 1)
                 for when in (0, 1)
             ),
@@ -73,9 +73,9 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
     ]
     softmax = [
         (
-            part, told([r["by_step"][0][-1] for r in found]), told([r["median"][0] for r in found]),
+            part, spread([r["by_step"][0][-1] for r in found]), spread([r["median"][0] for r in found]),
             *(
-                (told([r["by_step"][1][-1] for r in found]), told([r["median"][1] for r in found]))
+                (spread([r["by_step"][1][-1] for r in found]), spread([r["median"][1] for r in found]))
                 if found[0]["by_step"][1]
                 else (f"{found[0]['floor']:.4g} (one linear step)", "-")
             ),
@@ -134,7 +134,7 @@ def cases_of(rows: Rows, words: str) -> list[Row]:
 
 def _pair(rows: Any, key: str) -> str:
     """Ours and (theirs)."""
-    return f"{told([r[key][0] for r in rows])} ({told([r[key][1] for r in rows])})"
+    return f"{spread([r[key][0] for r in rows])} ({spread([r[key][1] for r in rows])})"
 
 
 def _learned_by(rows: Rows) -> str:
@@ -143,7 +143,7 @@ def _learned_by(rows: Rows) -> str:
     reached = [float(step) for step in steps if step is not None]
     if not reached:
         return "never"
-    return told(reached, 5) + (
+    return spread(reached, 5) + (
         "" if len(reached) == len(steps) else f", {len(steps) - len(reached)} never"
     )
 

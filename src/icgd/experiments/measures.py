@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from icgd.errors import InvalidParameter
+from icgd.preflight import Part, require_room
 from icgd.training.baselines import (
     Averaging,
     Baseline,
@@ -24,6 +24,8 @@ from icgd.training.checkpoints import load_checkpoint, load_weights
 from icgd.training.config import Config
 from icgd.training.metrics import loss_per_position, r2_per_position
 from icgd.training.models.build import build_model
+from icgd.training.preset_files import find_run
+from icgd.training.preset_files import shipped_models as shipped_models
 from icgd.training.tasks import Task, build_task
 from icgd.training.trainer import Trained, data_generator
 
@@ -52,6 +54,8 @@ def baselines_of(task: Task) -> dict[str, Baseline]:
 
 def evaluation_prompts(task: Task, n_points: int, n_prompts: int, seed: int) -> list[Batch]:
     """Fresh prompts, the same for every model of a task."""
+    numbers = n_prompts * n_points * (task.d_x + task.d_y)
+    require_room("Measuring", [Part("prompts", n_prompts, 12 * numbers)])
     sizes = [min(CHUNK, n_prompts - done) for done in range(0, n_prompts, CHUNK)]
     return [
         task.sample(size, n_points, generator=data_generator(seed, EVALUATION + i))
@@ -108,23 +112,9 @@ def final(trained: Trained, *, n_prompts: int = 512, seed: int = 0) -> dict[str,
     return row
 
 
-def shipped_models() -> list[str]:
-    """The names of trained models that come with the package."""
-    folder = resources.files("icgd.training").joinpath("shipped")
-    names = [entry.name for entry in folder.iterdir() if entry.name.endswith(".safetensors")]
-    return sorted(name.removesuffix(".safetensors") for name in names)
-
-
-def _find_run(run: Path) -> Path:
-    if not run.exists() and str(run) in shipped_models():
-        folder = resources.files("icgd.training").joinpath("shipped")
-        return Path(str(folder.joinpath(f"{run}.safetensors")))
-    return run
-
-
 def load_run(run: Path) -> tuple[nn.Module, Task, Config]:
     """A trained model: from the directory of its run, a checkpoint, or one that comes with the package."""
-    checkpoint = load_checkpoint(_find_run(run))
+    checkpoint = load_checkpoint(find_run(run))
     task = build_task(checkpoint.config.task)
     model = build_model(checkpoint.config.model, task.d_x, task.d_y)
     load_weights(checkpoint, model)
@@ -151,6 +141,7 @@ def evaluation_figure(told: dict[str, Any]) -> Figure:
     axis.set_yscale("log")
     # Least squares is huge where there are as many examples as dimensions; the model is what is looked at.
     axis.set_ylim(top=3 * max(told["loss"]["model"]))
+    axis.set_xlim(left=0)
     title(axis, told["config"]["name"], "examples before", "mean squared error")
     axis.legend(fontsize=8, frameon=False)
     return figure

@@ -6,7 +6,7 @@ the same prompts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,10 @@ from torch import Tensor
 
 from icgd.experiments.cells import Cell, Workplace, training_cell
 from icgd.experiments.experiment import Rows
+from icgd.experiments.learned import best_reference, shortfalls
 from icgd.experiments.measures import evaluation_prompts, predictions
-from icgd.experiments.over_seeds import select
+from icgd.experiments.naive import NAIVE, naive_cell
+from icgd.experiments.over_seeds import select, spread
 from icgd.experiments.trained_size import TrainedSize
 from icgd.training.baselines import LeastSquares, NetworkFit, PromptNetwork
 from icgd.training.batch import Batch
@@ -27,8 +29,8 @@ from icgd.training.trainer import Trained
 ATTENTIONS = ("relu", "softmax")
 MATCHES = 0.05
 """How far below a trained network's R2 counts as matching it."""
-LEARNED = 0.2
-"""R2 with the longest trained prompt, below which a model has learned too little to be judged."""
+RIVAL = 0.2
+"""R2 below which a network trained on the prompt is no rival: to match it says nothing."""
 BEST, LAST, LINEAR = "network, best epoch", "network, last epoch", "least squares"
 
 
@@ -93,14 +95,24 @@ def baseline_cell(
     return Cell(key, f"{__name__}:r2_of_baselines", options)
 
 
+def naive_predictors(
+    size: NetworkSize, seed: int, task: dict[str, Any], key: dict[str, Any]
+) -> Cell:
+    """Naive predictors on prompts of `task`, judged with the longest trained prompt."""
+    return naive_cell(
+        key, {"n_dims": size.n_dims, **task}, n_points=size.tested_points, n_prompts=size.prompts, seed=seed,
+        until=size.n_points, last=1,
+    )  # fmt: skip
+
+
 def r2_of_a_model(
     trained: Trained, *, tests: dict[str, dict[str, Any]], n_points: int, n_prompts: int
 ) -> dict[str, Any]:
     """R2 by number of examples for every test, and the last training loss."""
-    told = trained.config.task.model_dump(mode="json")
+    settings = trained.config.task.model_dump(mode="json")
     found = {}
     for name, change in tests.items():
-        task = _task({**told, **change})
+        task = _task({**settings, **change})
         batches = evaluation_prompts(task, n_points, n_prompts, trained.config.training.seed)
         targets = torch.cat([b.ys for b in batches])
         found[name] = r2_per_position(predictions(trained.model, batches), targets).tolist()
@@ -139,8 +151,8 @@ def with_constant(batch: Batch) -> Tensor:
     return torch.cat([batch.xs, torch.ones_like(batch.xs[..., :1])], -1)
 
 
-def _task(told: dict[str, Any]) -> Task:
-    return build_task(TaskConfig.model_validate(told))
+def _task(settings: dict[str, Any]) -> Task:
+    return build_task(TaskConfig.model_validate(settings))
 
 
 # -- reading rows -----------------------------------------------------------------------------------------
@@ -157,15 +169,37 @@ def baseline_curves(rows: Rows, name: str, **key: Any) -> tuple[list[int], list[
     return list(found[0]["lengths"]), [row["r2"][name] for row in found]
 
 
-def has_learned(rows: Rows, test: str, **key: Any) -> bool:
-    """Whether models of all seeds have learned enough to be judged."""
+def short_of_naive(
+    rows: Rows, test: str, attentions: Sequence[str], *, naive: Mapping[str, Any] | None = None, **key: Any
+) -> tuple[str, ...]:  # fmt: skip
+    """Transformers that are worse than the best naive predictor at the end of the trained prompts.
+
+    test   as in training: what models were never trained for is no part of the gate
+    naive  key of the naive predictors; of the models unless given
+    """
     end, _ = ends(rows)
-    return all(curve[end] > LEARNED for curve in model_curves(rows, test, **key))
+    where = ", ".join(f"{name.removeprefix('n_')} {value}" for name, value in key.items())
+    models = {
+        f"{attention}{f', {where}' if where else ''}": [
+            curve[end] for curve in model_curves(rows, test, attention=attention, **key)
+        ]
+        for attention in attentions
+    }
+    return shortfalls(models, best_reference(rows, "r2", **(key if naive is None else naive)))
+
+
+def naive_r2(rows: Rows, at: Sequence[int], **key: Any) -> list[tuple[str, ...]]:
+    """Naive predictors and their R2 at some numbers of examples, for a table."""
+    found = select(rows, predictor=NAIVE, **key)
+    return [
+        (name, *(spread([row["r2"][name][n] for row in found]) for n in at))
+        for name in found[0]["r2"]
+    ]
 
 
 def is_a_rival(values: Sequence[float]) -> bool:
     """Whether a baseline has learned enough, in all seeds, for it to mean something to match it."""
-    return all(value > LEARNED for value in values)
+    return all(value > RIVAL for value in values)
 
 
 def gaps(rows: Rows, test: str, at: int, *, attention: str, **key: Any) -> list[float]:

@@ -1,4 +1,4 @@
-"""Numbers over seeds: how they are told, and when an ordering is decided."""
+"""Numbers over seeds: median and range, and when an ordering is decided."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def distinct(rows: Rows, key: str) -> list[Any]:
     return list(dict.fromkeys(row[key] for row in rows if key in row))
 
 
-def told(values: Sequence[float], digits: int = 3) -> str:
+def spread(values: Sequence[float], digits: int = 3) -> str:
     """Median and range of a number over seeds; how many are missing.
 
-    >>> told([0.5, 0.25, 1.0]), told([2.0]), told([]), told([math.nan, 3.0])
+    >>> spread([0.5, 0.25, 1.0]), spread([2.0]), spread([]), spread([math.nan, 3.0])
     ('0.5 (0.25..1)', '2', 'none', '3, 1 of 2 not a number')
-    >>> told([0.5, math.inf, 1.0])
+    >>> spread([0.5, math.inf, 1.0])
     '1 (0.5..overflow)'
     """
     there = [value for value in values if not math.isnan(value)]
@@ -52,13 +52,13 @@ def told(values: Sequence[float], digits: int = 3) -> str:
     return f"{shown}, {missing} of {len(values)} not a number" if missing else shown
 
 
-def told_distance(values: Sequence[float]) -> str:
+def spread_of_distances(values: Sequence[float]) -> str:
     """Distances of numbers that are kept with few digits: equal ones are apart by less than those tell.
 
-    >>> told_distance([0.0, 0.0]), told_distance([0.0, 0.25])
+    >>> spread_of_distances([0.0, 0.0]), spread_of_distances([0.0, 0.25])
     ('below 1e-05', '0.125 (0..0.25)')
     """
-    return told(values) if any(values) else f"below {10.0**-DIGITS:g}"
+    return spread(values) if any(values) else f"below {10.0**-DIGITS:g}"
 
 
 def all_agree(facts: Sequence[bool]) -> bool | None:
@@ -83,10 +83,10 @@ def smaller(first: Sequence[float], second: Sequence[float]) -> bool | None:
     (True, None)
     """
     pairs = zip(first, second, strict=True)
-    return positive([_relative_gap(a, b) for a, b in pairs], ERROR_MARGIN)
+    return positive([relative_gap(a, b) for a, b in pairs], ERROR_MARGIN)
 
 
-def _relative_gap(first: float, second: float) -> float:
+def relative_gap(first: float, second: float) -> float:
     """How much larger the second is, in parts of the larger one: from -1 to 1 for errors."""
     if math.isinf(first) or math.isinf(second):
         return float(second > first) - float(second < first)
@@ -107,17 +107,6 @@ def below(values: Sequence[float], bound: float) -> bool | None:
     (True, False, None)
     """
     return positive([(bound - value) / bound for value in values], 0.0)
-
-
-def combined(facts: Sequence[bool | None]) -> bool | None:
-    """What a claim over several cases comes to: one case that fails refutes it, all must hold to confirm it.
-
-    >>> combined([True, True]), combined([True, False, None]), combined([True, None])
-    (True, False, None)
-    """
-    if False in facts:
-        return False
-    return True if facts and None not in facts else None
 
 
 def by_seed(

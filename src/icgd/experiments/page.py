@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from icgd.experiments.claim import Claim, tally
 from icgd.experiments.estimate import duration
-from icgd.experiments.experiment import Claim, Experiment, ResultTable, verdict
+from icgd.experiments.experiment import Experiment, ResultTable
 from icgd.experiments.over_seeds import ERROR_MARGIN, R2_MARGIN
-from icgd.experiments.record import Record
+from icgd.experiments.record import Addition, Record
 
-_WORDS = {True: "yes", False: "**no**", None: "not decided"}
+READING = (
+    "Curves are medians over seeds, shades their range. An ordering is decided only if all seeds agree "
+    f"by more than a margin ({ERROR_MARGIN:.0%} of an error, {R2_MARGIN} of R2). A claim about several "
+    "cases holds only if every case does, and fails if one case fails. By chance alone, three seeds "
+    "agree one time in four, and refute a claim about three cases one time in three: a small "
+    "difference that is decided says little. *Undertrained* means that a model the claim rests on is "
+    "worse than the best naive predictor of its task, in one seed or more: such models decide nothing, "
+    "whichever way the numbers point."
+)
 
 
 def page(experiment: Experiment, record: Record, figure: str) -> str:
-    """Verdict, figure, claims, tables, how it was made, what differs from the paper.
+    """Question, tally, figure, claims, tables, how it was made, what differs from the paper.
 
     figure  address of the picture
     """
     claims = experiment.claims(record.rows)
     parts = [
         f"# {experiment.name}: {experiment.title}",
+        experiment.question,
         f"{experiment.paper}, {experiment.where}.",
-        f"**At {record.scale} scale, {record.seeds} seeds. {verdict(claims)}**" if claims else "",
+        f"**Claims of the paper, at {record.scale} scale with {record.seeds} seeds: {tally(claims)}.**"
+        if claims
+        else "",
         f"![{experiment.title}]({figure})",
-        "Curves are medians over seeds, shades their range. A claim is decided only if all seeds agree, "
-        f"orderings by more than a margin ({ERROR_MARGIN:.0%} of an error, {R2_MARGIN} of R2); one about "
-        "several cases holds if all hold and fails if one fails. With three seeds a coin would decide one "
-        "case in four, and refute a claim about three cases one time in three: a small difference that is "
-        f"decided says little. {experiment.seeds_differ}",
+        f"{READING} {experiment.seeds_differ}",
         "## What the paper says, and what was measured",
         _claims(claims),
+        _shortfalls(claims),
         "## Numbers",
         *(f"{table.title}\n\n{markdown(table)}" for table in experiment.tables(record.rows)),
         "## How it was made",
@@ -37,6 +46,7 @@ def page(experiment: Experiment, record: Record, figure: str) -> str:
         f"{duration(record.seconds)} with {record.workers} workers of one thread each (torch {record.torch}). "
         "The command writes this page, the figure, `record.json` with every number, and `results.parquet`.",
         record.remark,
+        *(_addition(addition) for addition in record.added),
         "Settings of this run, and of the other scales:",
         _scales(experiment, record),
     ]
@@ -53,18 +63,40 @@ def markdown(table: ResultTable) -> str:
 
 def _claims(claims: Sequence[Claim]) -> str:
     rows = [
-        (f"(our question) {c.paper}" if c.ours else c.paper, c.found, _WORDS[c.holds])
-        for c in claims
+        (
+            claim.verdict.mark,
+            f"(our question) {claim.paper}" if claim.ours else claim.paper,
+            claim.found,
+            claim.word,
+        )
+        for claim in claims
     ]
-    return _grid(("The paper", "Measured", "Holds here"), rows)
+    return _grid(("", "The paper", "Measured", "Verdict"), rows)
+
+
+def _shortfalls(claims: Sequence[Claim]) -> str:
+    """Models that have not learned what a naive predictor has, each once."""
+    short = dict.fromkeys(text for claim in claims for text in claim.shortfalls)
+    if not short:
+        return ""
+    points = "\n".join(f"- {text}" for text in short)
+    return f"Worse than the best naive predictor, and so undertrained:\n\n{points}"
+
+
+def _addition(addition: Addition) -> str:
+    return (
+        f"{addition.n_rows} rows that need no training (naive predictors, and what else has no trained "
+        f"model in it) joined the record later, by `{addition.command}`: {duration(addition.seconds)}, "
+        f"torch {addition.torch}. All other rows are of the run above."
+    )
 
 
 def _scales(experiment: Experiment, record: Record) -> str:
     """Settings by scale: of the record's own scale those it was made with."""
-    told = {scale: size.settings() for scale, size in experiment.sizes.items()}
-    told[record.scale] = record.settings
+    by_scale = {scale: size.settings() for scale, size in experiment.sizes.items()}
+    by_scale[record.scale] = record.settings
     rows = [
-        (f"`{name}`", *(_value(settings.get(name)) for settings in told.values()))
+        (f"`{name}`", *(_value(settings.get(name)) for settings in by_scale.values()))
         for name in record.settings
     ]
     if record.costs:
@@ -72,10 +104,10 @@ def _scales(experiment: Experiment, record: Record) -> str:
         rows.append(
             (
                 f"time; trainings alone but for {record.scale}",
-                *(duration(costs[s]) if s in costs else "" for s in told),
+                *(duration(costs[s]) if s in costs else "" for s in by_scale),
             )
         )
-    return _grid(("Setting", *told), rows)
+    return _grid(("Setting", *by_scale), rows)
 
 
 def _value(value: object) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -15,12 +16,32 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from icgd.atomic import write_text
 from icgd.errors import InvalidFile
+from icgd.experiments.claim import Claim
 from icgd.experiments.experiment import Scale
 
 DIGITS = 5
 """Significant digits that are kept."""
 HUGE = 1e300
 """Stands for infinity in a file: JSON has none."""
+
+
+class Addition(BaseModel):
+    """Rows of cells that an experiment gained after its record was made.
+
+    command  what computed them
+    before   digest of the cells that the record had until then
+    n_rows   how many there are, at the end of the rows
+    seconds  of work
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: str
+    before: str
+    n_rows: int
+    seconds: float
+    torch: str
+    icgd: str
 
 
 class Record(BaseModel):
@@ -32,6 +53,8 @@ class Record(BaseModel):
     seconds  work of all cells, trained models that were there before included, divided by the workers
     costs    seconds of every scale, as estimated where this was recorded; of its own scale as measured
     remark   what a reader should know of this run
+    added    rows that joined the record later, from cells without a training
+    verdicts on every claim, as judged when the record was written; the rows are what counts
     rows     one per cell
     """
 
@@ -50,14 +73,27 @@ class Record(BaseModel):
     icgd: str
     costs: dict[Scale, float] = {}
     remark: str = ""
+    added: list[Addition] = []
+    verdicts: list[dict[str, Any]] = []
     rows: list[dict[str, Any]]
 
     def write(self, path: Path) -> None:
         """As JSON, whole or not at all; one row per line, so that differences can be read."""
-        told = rounded(self.model_dump())
-        rows = ",\n".join(json.dumps(row) for row in told.pop("rows"))
-        head = json.dumps(told, indent=1)[:-2]
+        fields = rounded(self.model_dump())
+        rows = ",\n".join(json.dumps(row) for row in fields.pop("rows"))
+        head = json.dumps(fields, indent=1, ensure_ascii=False)[:-2]
         write_text(path, f'{head},\n "rows": [\n{rows}\n]\n}}\n')
+
+
+def verdicts_of(claims: Sequence[Claim]) -> list[dict[str, Any]]:
+    """Claims and what became of them, as a record keeps them."""
+    return [
+        {
+            "claim": claim.short, "verdict": claim.verdict.value, "ours": claim.ours, "measured": claim.found,
+            "shortfalls": list(claim.shortfalls),
+        }
+        for claim in claims
+    ]  # fmt: skip
 
 
 def read_record(path: Path) -> Record:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
-from icgd.errors import InvalidParameter
 from icgd.experiments.algo_fig2 import AlgoFig2
 from icgd.experiments.algo_fig3 import AlgoFig3
 from icgd.experiments.algo_fig4 import AlgoFig4
@@ -18,6 +15,7 @@ from icgd.experiments.deep_g3 import DeepG3
 from icgd.experiments.deep_h import DeepH
 from icgd.experiments.experiment import Experiment
 from icgd.experiments.lsa_train import LsaTrain
+from icgd.experiments.names import check_name
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -30,8 +28,5 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 def find_experiment(name: str) -> Experiment:
     """The experiment of this name."""
-    if name not in EXPERIMENTS:
-        near = difflib.get_close_matches(name, list(EXPERIMENTS), 1)
-        remedy = f"Did you mean {near[0]}?" if near else ""
-        raise InvalidParameter("NAME", name, f"be one of {', '.join(EXPERIMENTS)}", remedy=remedy)
+    check_name(name)
     return EXPERIMENTS[name]

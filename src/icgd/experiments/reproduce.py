@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from icgd.atomic import write_text, write_whole
+from icgd.atomic import only_writer, staged, write_text, write_whole
 from icgd.experiments.cells import RESULT, Cell, digest_of, run_cells, seconds_of, write_table
 from icgd.experiments.executors import make_executor
 from icgd.experiments.experiment import Experiment, Scale
 from icgd.experiments.page import page
-from icgd.experiments.record import Record, restored, rounded
+from icgd.experiments.record import Record, restored, rounded, verdicts_of
 
 FIGURE = "figure.png"
 RECORD = "record.json"
@@ -28,28 +28,38 @@ def reproduce(
 
     Trained models are kept in `out`/models, where other experiments find them.
     """
+    experiment.check_device(device)
+    experiment = experiment.prepared(scale, models_directory(out))
+    cells, place = experiment.cells(scale), cells_directory(experiment, scale, out).parent
+    runner = make_executor(executor, workers)
+    with only_writer(place):
+        rows = run_cells(cells, place / "cells", runner, on_done, models_directory(out), device)
+        record = _record(experiment, scale, cells, rows, place / "cells", workers)
+        with staged(place) as there:
+            record.write(there / RECORD)
+            write_table(rows, there / TABLE)
+            write_figure(experiment, record, there / FIGURE)
+            write_text(there / PAGE, page(experiment, record, FIGURE))
+    return record
+
+
+def _record(
+    experiment: Experiment, scale: Scale, cells: Sequence[Cell], rows: Sequence[Mapping[str, Any]],
+    directory: Path, workers: int,
+) -> Record:  # fmt: skip
     import torch
 
     from icgd._version import __version__
 
-    experiment.check_device(device)
-    experiment = experiment.prepared(scale, models_directory(out))
-    cells, place = experiment.cells(scale), cells_directory(experiment, scale, out).parent
-    place.mkdir(parents=True, exist_ok=True)
-    runner = make_executor(executor, workers)
-    rows = run_cells(cells, place / "cells", runner, on_done, models_directory(out), device)
-    record = Record(
+    kept = restored(rounded(rows))
+    return Record(
         name=experiment.name, scale=scale, seeds=experiment.size(scale).seeds, workers=workers,
         command=f"icgd reproduce {experiment.name} --scale {scale}{experiment.more_options}",
         settings=rounded(experiment.size(scale).settings()), cells=digest_of(cells),
-        seconds=seconds_of(cells, place / "cells") / workers,
-        torch=torch.__version__.split("+")[0], icgd=__version__, rows=restored(rounded(rows)),
+        seconds=seconds_of(cells, directory) / workers,
+        torch=torch.__version__.split("+")[0], icgd=__version__, rows=kept,
+        verdicts=verdicts_of(experiment.claims(kept)),
     )  # fmt: skip
-    record.write(place / RECORD)
-    write_table(rows, place / TABLE)
-    write_figure(experiment, record, place / FIGURE)
-    write_text(place / PAGE, page(experiment, record, FIGURE))
-    return record
 
 
 def cells_directory(experiment: Experiment, scale: str, out: Path) -> Path:
@@ -64,8 +74,10 @@ def models_directory(out: Path) -> Path:
 
 def forget(experiment: Experiment, scale: str, out: Path) -> None:
     """Leave out what was measured, so that it is measured again; models stay."""
-    for result in cells_directory(experiment, scale, out).glob(f"*/{RESULT}"):
-        result.unlink(missing_ok=True)
+    directory = cells_directory(experiment, scale, out)
+    with only_writer(directory.parent):
+        for result in directory.glob(f"*/{RESULT}"):
+            result.unlink(missing_ok=True)
 
 
 def write_figure(experiment: Experiment, record: Record, path: Path) -> None:

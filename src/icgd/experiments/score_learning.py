@@ -40,6 +40,7 @@ N_LOOKS = 8
 """Times in a training at which R2 is looked at."""
 # Every purpose has numbers of its own.
 DATA, START, TEST, TRUE, SAMPLER, EARLIEST = range(6)
+NAIVE = "naive"
 
 
 def learn(
@@ -103,6 +104,21 @@ def sample_exactly(
         EXACT: sample_backwards(exact_score, samples, sampler_steps, source_of(seed, SAMPLER)),
     }
     return _judged(made, samples, seed, points)
+
+
+def naive_scores(
+    place: Workplace, *, examples: int, early: float, fresh: int, seed: int
+) -> dict[str, Any]:
+    """R2 of the mean score and of least squares, fitted on a network's examples, on fresh points."""
+    torch.set_num_threads(1)
+    inputs, targets = score_examples(examples, source_of(seed, DATA), early)
+    test_inputs, test_targets = score_examples(fresh, source_of(seed, TEST))
+    linear = torch.linalg.lstsq(inputs, targets).solution
+    guesses = {
+        "constant": targets.mean(0).expand_as(test_targets),
+        "least squares": test_inputs @ linear,
+    }
+    return {"r2": {name: r_squared(guess, test_targets) for name, guess in guesses.items()}}
 
 
 def _judged(made: Mapping[str, Tensor], samples: int, seed: int, points: int) -> dict[str, Any]:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from icgd.atomic import only_writer
 from icgd.errors import InvalidFile
-from icgd.experiments.cells import Cell, run_cells, training_cell, write_table
+from icgd.experiments.cells import Cell, attempt_cells, training_cell, write_table
 from icgd.experiments.executors import make_executor
 from icgd.training.config import load_config
 
 TABLE = "results.parquet"
+FAILED = "failed"
+"""Column of the table: why a cell has no result."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A finished sweep: its table, how many cells it has, and those that failed."""
+
+    table: Path
+    n_cells: int
+    failed: Sequence[tuple[Cell, BaseException]]
 
 
 def read_sweep(path: Path) -> tuple[list[Cell], str]:
@@ -66,11 +79,21 @@ def _list(path: Path, name: str, values: Any) -> list[Any]:
 def sweep(
     path: Path, *, executor: str, workers: int, out: Path | None = None,
     on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None,
-) -> Path:  # fmt: skip
-    """Run the cells that have no result yet and write the table; where it is."""
+) -> Swept:  # fmt: skip
+    """Run the cells that have no result yet and write the table of all.
+
+    A cell that fails, by a loss that is not finite or anything else, has a row as well: the error is in its
+    column "failed", which is empty in all others. It is tried again the next time.
+    """
     cells, place = read_sweep(path)
     directory = out or Path(place)
-    directory.mkdir(parents=True, exist_ok=True)
-    rows = run_cells(cells, directory / "cells", make_executor(executor, workers), on_done)
-    write_table(rows, directory / TABLE)
-    return directory / TABLE
+    runner = make_executor(executor, workers)
+    with only_writer(directory):
+        found, failed = attempt_cells(cells, directory / "cells", runner, on_done)
+        errors = {cell.name: str(error) or type(error).__name__ for cell, error in failed}
+        rows = [
+            {**(row or cell.key), FAILED: errors.get(cell.name)}
+            for cell, row in zip(cells, found, strict=True)
+        ]
+        write_table(rows, directory / TABLE)
+    return Swept(directory / TABLE, len(cells), failed)

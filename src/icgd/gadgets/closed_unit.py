@@ -73,6 +73,11 @@ class ClosedUnit(nn.Module):
         """Whether every weight is the one that was compiled."""
         return all(group.is_plain() for group in self.units())
 
+    @property
+    def watched(self) -> tuple[str, str]:
+        """Slots of the pre-activation and of the flag that says whether it is hidden."""
+        return self.z, self.hidden
+
     def emit(self, b: Builder) -> None:
         """Hidden layer: remember the activation instead of writing 0s and 1s out."""
         z, hidden = b.read(self.z), b.read(self.hidden)
@@ -124,11 +129,6 @@ class Rectifier(nn.Module):
     def is_plain(self) -> bool:
         """Whether every weight is the one that was compiled."""
         return all(group.is_plain() for group in self.units())
-
-    @property
-    def watched(self) -> tuple[str, str | None]:
-        """Slots of the pre-activation and of the flag that says whether it is hidden."""
-        return self.z, self.hidden
 
     def emit(self, b: Builder) -> None:
         """relu or copy, as the flag says."""

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from icgd.certificate import Certificate
-from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.errors import AssumptionViolated
 from icgd.gadgets.smooth_functions import SMOOTH_FUNCTIONS, SmoothFunction
 from icgd.gadgets.spectral_head import FunctionHead, SpectralHead, head_certificate
+from icgd.problems.entrywise import check_entrywise
 from icgd.problems.losses import LOSSES, Loss
 from icgd.theory.spectral import Temperature, make_geometry
 
@@ -240,8 +241,8 @@ def slope_table(
     loss: Loss, options: GridOptions, *, y_radius: float = 1.0, native: bool = True
 ) -> HeadTable:
     """The table for a loss: the simplest head that computes its slope."""
-    if loss.name not in LOSSES:
-        _check_slope(loss, options.radius, y_radius)
+    if loss not in LOSSES.values():
+        check_entrywise(loss, options.radius, y_radius)
     if loss.form == "joint":
         return joint_table(loss.slope, options, y_radius)
     if loss.name == "squared":
@@ -252,26 +253,6 @@ def slope_table(
         if loss.name == "poisson":
             return exp_table(options.radius, options.dtype)
     return function_table(smooth_slope(loss), options)
-
-
-def _check_slope(loss: Loss, radius: float, y_radius: float) -> None:
-    """A user's function must be a torch function that is finite where the head will ask."""
-    s = torch.linspace(-radius, radius, 101, dtype=torch.float64)
-    arguments = (s, torch.linspace(-y_radius, y_radius, 101, dtype=torch.float64))
-    try:
-        value = loss.slope(*arguments[: 2 if loss.form == "joint" else 1])
-        finite = (
-            isinstance(value, Tensor) and value.shape == s.shape and bool(value.isfinite().all())
-        )
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidParameter(
-            "loss", loss.name, "be a function of torch tensors, entry by entry", remedy=str(error)
-        ) from None
-    if not finite:
-        raise InvalidParameter(
-            "loss", loss.name, f"have a finite slope everywhere on |s| <= {radius:g}",
-            remedy="Compile with a smaller radius, or choose another function.",
-        )  # fmt: skip
 
 
 KNOWN = {"logistic": "sigmoid", "poisson": "exp"}

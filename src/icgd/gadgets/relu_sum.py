@@ -18,11 +18,13 @@ import torch
 from torch import Tensor
 
 from icgd.certificate import Certificate
-from icgd.errors import InvalidParameter
+from icgd.errors import AssumptionViolated, InvalidParameter
 
 Knots = Literal["uniform", "adaptive"]
 SAMPLES = 16
 """Points per segment, on average, at which the error is looked at."""
+IN_CACHE = 2**17
+"""Numbers of a temporary that stays in the cache; more would also grow with the square of the units."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,14 @@ def _bend(f: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
             if not value.requires_grad:  # a polynomial of lower degree
                 return torch.zeros_like(at)
             (value,) = torch.autograd.grad(value.sum(), point, create_graph=True)
-    return value.detach()
+    bend = value.detach()
+    if not bool(bend.isfinite().all()):
+        where = float(at[int((~bend.isfinite()).to(torch.int8).argmax())])
+        raise AssumptionViolated(
+            "A sum of ReLUs cannot be certified for a function whose second derivative is not finite, here "
+            f"at s = {where:.3g}. Smooth the loss or link there: its slope needs two finite derivatives."
+        )
+    return bend
 
 
 def _certify(
@@ -189,7 +198,10 @@ def _certify(
     radius = float(t[-1])
     fine = torch.linspace(-radius, radius, SAMPLES * len(t) + 1, dtype=torch.float64)
     points = torch.cat([fine, t]).unique()
-    fitted = torch.cat([_evaluate(a, c, part) for part in points.split(4096)])
+    some = max(1, IN_CACHE // len(c))
+    fitted = torch.empty_like(points)
+    for part, into in zip(points.split(some), fitted.split(some), strict=True):
+        into.copy_(_evaluate(a, c, part))  # results kept one by one would scatter over the heap
     miss, bend = (fitted - f(points)).abs(), _bend(f, points).abs()
     gap = points[1:] - points[:-1]
     steepest = (torch.maximum(bend[1:], bend[:-1]) + gap / 2 * third).clamp(max=second)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +20,13 @@ from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.gadgets.smooth_functions import SMOOTH_FUNCTIONS, SmoothFunction
 from icgd.nn.attention import attention
 from icgd.nn.feedforward import frozen
+from icgd.preflight import Part, require_room
 from icgd.theory.spectral import (
     GridGeometry,
     Temperature,
     gaussian_moments,
     head_error,
+    inflation,
     make_geometry,
     score_roundoff,
     summing,
@@ -63,6 +66,7 @@ class SpectralHead(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.geometry = make_geometry(n_grid, rho, margin, radius, temperature)
+        require_room("A spectral head", [Part("n_grid", n_grid, 140 * n_grid, 4e-7 * n_grid)])
         level = torch.tensor(self.geometry.levels(), dtype=torch.float64)
         beta = self.geometry.beta
         self.levels = frozen(level, level.shape, dtype)
@@ -155,6 +159,9 @@ class FunctionHead(SpectralHead):
                 )
             function = SMOOTH_FUNCTIONS[function]
         self.function = function
+        if temperature != "hard":
+            solving = Part("n_grid", n_grid, 260 * n_grid**2, 2.5e-9 * n_grid**3)
+            require_room("Fitting a function head", [solving])
         if temperature == "hard":
             fit = _hard_fit(self, function)
         else:
@@ -207,6 +214,60 @@ def _spectral_fit(head: SpectralHead, f: SmoothFunction) -> FunctionFit:
     return FunctionFit(values, _fit_certificate(head, f, values))
 
 
+@dataclass(frozen=True)
+class _Window:
+    """The tokens near a query. All others together weigh less than 1e-27 and are bounded, not added up.
+
+    levels, values  of all tokens, in ascending order of the levels
+    n_tokens        tokens of a window
+    reach           how far from a query a window extends at least, on both sides
+    """
+
+    levels: Tensor
+    values: Tensor
+    beta: float
+    n_tokens: int
+    reach: float
+
+    EXPONENT: ClassVar[float] = 70.0
+    """A token outside weighs at most exp(-EXPONENT) times the nearest one."""
+    NUMBERS: ClassVar[int] = 2**17
+    """Numbers of a temporary that stays in the cache."""
+
+    @classmethod
+    def of(cls, head: SpectralHead, values: Tensor) -> _Window:
+        """Windows of a head; the nearest token is at most half a spacing away."""
+        g = head.geometry
+        levels, order = head.levels.to(torch.float64).sort()
+        reach = math.sqrt((cls.EXPONENT + 2) / g.beta + (g.spacing / 2) ** 2)
+        n_tokens = min(g.n_grid, math.ceil(2 * reach / g.spacing) + 2)
+        return cls(levels, values[order], g.beta, n_tokens, reach)
+
+    @property
+    def nodes_at_a_time(self) -> int:
+        """Queries whose windows are looked at together."""
+        return max(1, self.NUMBERS // self.n_tokens)
+
+    @property
+    def share_outside(self) -> float:
+        """The largest total weight of the tokens outside of a window."""
+        outside = len(self.levels) - self.n_tokens
+        return outside * math.exp(-self.EXPONENT)
+
+    def at(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Levels, values and weights of the tokens around every query, (len(s), n_tokens) each."""
+        first = torch.searchsorted(self.levels, s - self.reach)
+        first = first.clamp(max=len(self.levels) - self.n_tokens)
+        index = first.unsqueeze(-1) + torch.arange(self.n_tokens)
+        level = self.levels[index]
+        weight = torch.softmax(-self.beta * (s.unsqueeze(-1) - level) ** 2, dim=-1)
+        return level, self.values[index], weight
+
+
+MOST_NODES = 400_001
+"""Samples of a certificate; a function with corners needs all of them."""
+
+
 def _fit_certificate(head: SpectralHead, f: SmoothFunction, values: Tensor) -> Certificate:
     """Sample the error and its slope, bound it in between by the cubic Hermite remainder.
 
@@ -229,33 +290,34 @@ def _fit_certificate(head: SpectralHead, f: SmoothFunction, values: Tensor) -> C
         fourth = math.inf
     else:
         fourth += f.fourth_bound(g.radius) if f.fourth_bound else _estimate_fourth(f, g.radius)
-    n_nodes = (
-        400_001
-        if f.kinked
-        else min(400_001, max(2_001, math.ceil(2 * g.radius * (fourth / 384 / 1e-14) ** 0.25)))
-    )
+    wanted = (
+        2 * g.radius * (fourth / 384 / 1e-14) ** 0.25
+    )  # infinite for a kernel too narrow to certify
+    n_nodes = math.ceil(min(MOST_NODES, max(2_001, wanted)))
     s = torch.linspace(-g.radius, g.radius, n_nodes, dtype=torch.float64)
-    level = head.levels.to(torch.float64)
+    window = _Window.of(head, values)
     worst = slope_max = rounding = 0.0
-    for part in s.split(20_000):
-        w = _weights_at(head, part)
-        mean = w @ values
+    for part in s.split(window.nodes_at_a_time):
+        level, value, w = window.at(part)
+        mean = (w * value).sum(-1)
         worst = max(worst, float((mean - f.apply(part)).abs().max()))
-        centred = level - (w @ level).unsqueeze(-1)
-        slope = (w * centred) @ values / g.sigma**2
+        centred = level - (w * level).sum(-1, keepdim=True)
+        slope = (w * centred * value).sum(-1) / g.sigma**2
         slope_max = max(slope_max, float((slope - f.derivative(part)).abs().max()))
         a = part.abs().unsqueeze(-1)
         size = 4 * g.beta * (2 * a * level.abs() + level**2 + a**2) + 3
-        deviation = w * (values - mean.unsqueeze(-1)).abs()
+        deviation = w * (value - mean.unsqueeze(-1)).abs()
         literal = u * (deviation * size).sum(-1)
         # The samples themselves: scores of size t^2 / 2 in float64.
-        sampled = 2**-53 * (deviation * (4 * g.beta * (part.unsqueeze(-1) - level) ** 2 + 3)).sum(
-            -1
-        )
-        sums = (summing(g, u) + summing(g, 2**-53)) * 2 * (w * values.abs()).sum(-1)
+        distance = 4 * g.beta * (part.unsqueeze(-1) - level) ** 2 + 3
+        sampled = 2**-53 * (deviation * distance).sum(-1)
+        sums = (summing(g, u) + summing(g, 2**-53)) * 2 * (w * value.abs()).sum(-1)
         rounding = max(rounding, float((literal + sampled + sums).max()))
+    far = window.share_outside * 2 * largest  # what all tokens outside the window can add
+    worst, rounding = worst + far, rounding + far * (4 * g.beta * (2 * g.half_width) ** 2 + 3)
+    slope_max += far * 2 * g.half_width / g.sigma**2
     step = 2 * g.radius / (n_nodes - 1)
-    inflate = math.exp(score_roundoff(g, u))
+    inflate = inflation(score_roundoff(g, u))
     if f.kinked:
         # |d/ds sum w c| = |Cov(c, L)| / sigma^2 <= largest * E|t| / sigma, about the mean.
         steepest = f.slope_bound(g.radius) + largest * (m.first + m.mean_error) / g.sigma

@@ -12,14 +12,22 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from icgd.errors import LayoutError
+from icgd.errors import AssumptionViolated, LayoutError
 from icgd.layout import Layout
+from icgd.nn.named_parts import named_parts
 from icgd.nn.structured import Builder, Const, Zero, once_fixed, uniform
 
 
 def frozen(value: float | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> nn.Parameter:
     """A weight that no optimizer will touch."""
-    full = torch.full(shape, float(value), dtype=dtype) if not isinstance(value, Tensor) else value
+    if not isinstance(value, Tensor):
+        if not abs(value) <= torch.finfo(dtype).max:
+            raise AssumptionViolated(
+                f"A weight of the transformer would be {float(value):.3g}, more than {dtype} can hold. Compile "
+                "with a smaller lr, lam or radius, or with dtype=torch.float64."
+            )
+        value = torch.full(shape, float(value), dtype=dtype)
+    full = value
     return nn.Parameter(full.to(dtype).expand(shape).clone(), requires_grad=False)
 
 
@@ -52,7 +60,16 @@ class Units(nn.Module):
         self.shape = shape
         self.read = nn.ParameterDict({s: frozen(c, shape, dtype) for s, c in reads.items()})
         self.write = nn.ParameterDict({s: frozen(c, shape, dtype) for s, c in writes.items()})
-        self._compiled = (dict(reads), dict(writes), bias)
+
+        def stored(value: float) -> float:
+            return float(torch.tensor(value, dtype=dtype))
+
+        # As the parameters hold them: rounded to their precision.
+        self._compiled = (
+            {slot: stored(c) for slot, c in reads.items()},
+            {slot: stored(c) for slot, c in writes.items()},
+            stored(bias),
+        )
         # No parameter for an absent bias: a weight that is always zero would be dead weight.
         self.bias = frozen(bias, shape, dtype) if bias else None
 
@@ -145,7 +162,7 @@ class Constant(nn.Module):
         super().__init__()
         self.target = target
         self.value = frozen(value, (), dtype)
-        self._compiled = value
+        self._compiled = float(self.value)
 
     @once_fixed
     def is_plain(self) -> bool:
@@ -170,9 +187,9 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.source, self.target = source, target
-        self.parts = nn.ModuleDict(dict(parts))
+        self.parts = named_parts("parts", parts)
         self.skips = nn.ModuleDict({f"{s.source}>{s.target}": s for s in skips})
-        self.constants = nn.ModuleDict({c.target: c for c in constants})
+        self.constants = named_parts("constants", {c.target: c for c in constants})
         for group in self.unit_groups():
             for slot in group.read:
                 self._check(source, slot, group.shape)

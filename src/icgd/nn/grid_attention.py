@@ -21,6 +21,7 @@ from icgd.nn.attention import attention
 from icgd.nn.attention_layer import AttentionLayer, DenseAttention
 from icgd.nn.feedforward import frozen
 from icgd.nn.grid_reader import FACTORED_LIMIT, PairReader, read_shifted
+from icgd.nn.named_parts import named_parts
 from icgd.nn.structured import ZERO, Builder, Reg, Value, Zero, once_fixed, uniform
 from icgd.nn.views import Grid
 
@@ -84,7 +85,7 @@ class GridAttention(AttentionLayer):
         self.linear = frozen(linear, level.shape, dtype)
         self.quadratic = frozen(quadratic, level.shape, dtype)
         self.spread = nn.ParameterDict({s: frozen(1.0, layout[s].shape, dtype) for s in spread})
-        self.banks = nn.ModuleDict({bank.name: bank for bank in banks})
+        self.banks = named_parts("banks", {bank.name: bank for bank in banks})
         self.grid_layout = Layout(
             [*(layout[s] for s in spread), Slot("grid/linear", ()), Slot("grid/quadratic", ())]
         )

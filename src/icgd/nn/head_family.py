@@ -171,22 +171,35 @@ class HeadFamily(nn.Module):
         room = max(1, ROOM // (self.c.numel() * n * n))
         for start in range(0, self.n_units, room):
             part = slice(start, start + room)
-            scores = []
-            for i, label in enumerate(self.labels):
-                query = tokens[..., self.get_buffer(f"query_{i}")[part]].movedim(-2, -3)
-                key = tokens[..., self.get_buffer(f"key_{i}")[part]].movedim(-2, -3)
-                scores.append(query @ key.transpose(-2, -1))  # (..., u, i, s)
-                # Equal along the side that is the same in all tokens: look once. (..., token, u)
-                seen = scores[-1][..., 0] if self.same_key else scores[-1].flatten(-2)
-                look(label, seen.mT, self.reach[i])
-            weight = self._weigh(torch.stack(scores, dim=-1)) / n
+            weight = self._weigh(torch.stack(self._asked(tokens, part, look), dim=-1)) / n
             values = self.scale * tokens[..., source[part]].movedim(-2, -3)
             moved = (weight @ values).movedim(-3, -2)
             out = out + _gather(moved, target[part], tokens.shape[-1])
         return out
 
-    def dense(self, tokens: Tensor, room: int = 32) -> Tensor:
-        """What the family adds, with literal D x D matrices, a few heads at a time."""
+    def _asked(self, tokens: Tensor, units: slice, look: Look) -> list[Tensor]:
+        """Every feature of some units for all pairs of tokens, (..., u, i, s), shown to the range watch."""
+        asked = []
+        for i, label in enumerate(self.labels):
+            query = tokens[..., self.get_buffer(f"query_{i}")[units]].movedim(-2, -3)
+            key = tokens[..., self.get_buffer(f"key_{i}")[units]].movedim(-2, -3)
+            asked.append(query @ key.transpose(-2, -1))
+            # Equal along the side that is the same in all tokens: look once. (..., token, u)
+            pairs = asked[-1]
+            once = pairs[..., 0] if self.same_key else pairs[..., 0, :]
+            seen = once if self.same_key or self.same_query else pairs.flatten(-2)
+            look(label, seen.mT, self.reach[i])
+        return asked
+
+    def dense(self, tokens: Tensor, look: Look, room: int = 32) -> Tensor:
+        """What the family adds, with literal D x D matrices, a few heads at a time.
+
+        A score adds the features up, so the watch is shown them one by one, as the other evaluations do.
+        """
+        if any(map(math.isfinite, self.reach)):
+            pairs = max(1, ROOM // tokens.shape[-2] ** 2)
+            for start in range(0, self.n_units, pairs):
+                self._asked(tokens, slice(start, start + pairs), look)
         out = torch.zeros_like(tokens)
         for start in range(0, self.n_heads, room):
             Q, K, V = self.matrices(range(start, min(start + room, self.n_heads)), tokens.shape[-1])

@@ -22,6 +22,7 @@ from icgd.nn.attention_layer import AttentionLayer
 from icgd.nn.dense_sample_attention import DenseSampleAttention, DenseSampleBank
 from icgd.nn.feedforward import frozen
 from icgd.nn.grid_reader import ProductReader, table_reader
+from icgd.nn.named_parts import named_parts
 from icgd.nn.structured import Builder, Const, Reg, Value, Zero, once_fixed, uniform
 from icgd.nn.views import Grid, grid_of
 
@@ -196,7 +197,7 @@ class SampleAttention(AttentionLayer):
     def __init__(self, layout: Layout, banks: Sequence[SampleBank]) -> None:
         super().__init__()
         self.layout = layout
-        self.banks = nn.ModuleDict({bank.name: bank for bank in banks})
+        self.banks = named_parts("banks", {bank.name: bank for bank in banks})
 
     def sample_banks(self) -> list[SampleBank]:
         """The banks, typed."""

@@ -16,6 +16,7 @@ from icgd.layout import Layout
 from icgd.nn.attention import attention
 from icgd.nn.feedforward import frozen
 from icgd.nn.head_family import Look
+from icgd.nn.named_parts import named_parts
 from icgd.nn.stack import Sublayer, SublayerCounts
 from icgd.nn.structured import once_fixed
 from icgd.nn.views import HeadView, Interest, StageKind
@@ -116,7 +117,7 @@ class SoftmaxSublayer(Sublayer):
 
     def __init__(self, heads: Mapping[str, SoftmaxHead], *, causal: bool = False) -> None:
         super().__init__()
-        self.heads = nn.ModuleDict(dict(heads))
+        self.heads = named_parts("heads", heads)
         self.causal = causal
 
     def each(self) -> list[SoftmaxHead]:

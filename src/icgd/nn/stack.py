@@ -16,6 +16,7 @@ from icgd.layout import Layout
 from icgd.nn.feedforward import frozen
 from icgd.nn.frozen_layer import FrozenLayer
 from icgd.nn.head_family import HeadFamily, Look
+from icgd.nn.named_parts import named_parts
 from icgd.nn.structured import once_fixed
 from icgd.nn.views import Grid, HeadView, Interest, StageKind, StageOutline
 
@@ -104,7 +105,7 @@ class AttentionSublayer(Sublayer):
 
     def __init__(self, families: Mapping[str, HeadFamily]) -> None:
         super().__init__()
-        self.families = nn.ModuleDict(dict(families))
+        self.families = named_parts("families", families)
         self.kind: StageKind = self.each()[0].activation
 
     def each(self) -> list[HeadFamily]:
@@ -129,7 +130,7 @@ class AttentionSublayer(Sublayer):
         """See Sublayer."""
         out = tokens
         for family in self.each():
-            out = out + family.dense(tokens)
+            out = out + family.dense(tokens, look)
         return out
 
     def views(self, tokens: Tensor, interest: Interest) -> list[HeadView]:
@@ -196,7 +197,7 @@ class MlpSublayer(Sublayer):
 
     def __init__(self, groups: Mapping[str, UnitGroup]) -> None:
         super().__init__()
-        self.groups = nn.ModuleDict(dict(groups))
+        self.groups = named_parts("groups", groups)
 
     def each(self) -> list[UnitGroup]:
         """The groups of units, in order."""
@@ -323,7 +324,7 @@ class Stack(FrozenLayer):
         super().__init__()
         self.layout, self.n_layers, self.radius = layout, n_layers, radius
         self.kinks = kinks
-        self.sublayers = nn.ModuleDict(dict(sublayers))
+        self.sublayers = named_parts("sublayers", sublayers)
 
     @property
     def like(self) -> Tensor:

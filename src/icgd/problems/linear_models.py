@@ -20,6 +20,8 @@ from torch import Tensor
 
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.problems.losses import LINKS, LOSSES, SQUARED, Loss, link_loss
+from icgd.problems.radii import checked_radius
+from icgd.problems.rank import visible_rank
 
 Penalty = Literal["l2", "l1"]
 
@@ -76,8 +78,8 @@ class LinearModel:
             )  # fmt: skip
         self.spec = LinearModelSpec(
             _count("n_features", n_features), loss, _weight("lam", lam), self.penalty,
-            bool(intercept), _radius("x_radius", x_radius), _radius("w_radius", w_radius),
-            _radius("y_radius", y_radius),
+            bool(intercept), checked_radius("x_radius", x_radius), checked_radius("w_radius", w_radius),
+            checked_radius("y_radius", y_radius),
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -153,26 +155,41 @@ class LinearModel:
             )
         radius = (s.w_radius or 1.0) * size
         ridge = s.lam if s.penalty == "l2" else 0.0
-        return s.loss.bends(radius, s.y_radius or 0.0)[1] * size**2 + ridge
+        beta = s.loss.bends(radius, s.y_radius or 0.0)[1] * size**2 + ridge
+        if not 0 < beta < math.inf:
+            raise AssumptionViolated(
+                f"The smoothness of {self!r} within |x| <= {s.x_radius:g}, |w| <= {s.w_radius or math.inf:g} "
+                f"is {beta:g}: lr='auto' has no meaning. Pass smaller radii, or a number as lr."
+            )
+        return beta
 
     def constants_on(self, X: Tensor, radius: float, y_radius: float = 0.0) -> tuple[float, float]:
         """(alpha, beta) of f for these examples while |s| <= radius and |y| <= y_radius.
 
         alpha  inf l'' lambda_min(X^T X / n) + lam,   beta  sup l'' lambda_max(X^T X / n) + lam
-        The unpenalised intercept makes alpha the smallest eigenvalue of the two parts together.
+        The unpenalised intercept makes alpha the smallest eigenvalue of the two parts together. An
+        eigenvalue that rounding cannot tell from 0 is 0: dependent features have no condition number.
         """
         s = self.spec
-        X = X.double()
-        if s.intercept:
-            X = torch.cat([X, X.new_ones(X.shape[0], 1)], dim=1)
+        X = self._with_ones(X)
         gram = X.T @ X / X.shape[0]
         low, high = s.loss.bends(radius, y_radius)
         ridge = torch.full((X.shape[1],), s.lam if s.penalty == "l2" else 0.0, dtype=torch.float64)
         if s.intercept:
             ridge[-1] = 0.0
-        alpha = float(torch.linalg.eigvalsh(low * gram + torch.diag(ridge))[0])
+        values = torch.linalg.eigvalsh(low * gram + torch.diag(ridge))
+        alpha, least = float(values[0]), 0.0 if s.intercept else float(ridge[0])
+        rounding = 2 * X.shape[1] * torch.finfo(torch.float64).eps * float(values[-1])
         beta = float(torch.linalg.eigvalsh(high * gram + torch.diag(ridge))[-1])
-        return max(alpha, 0.0), beta
+        return (max(alpha, least) if alpha > rounding else least), beta
+
+    def rank_on(self, X: Tensor) -> int:
+        """The rank of these features, a column of ones for the intercept included, to machine precision."""
+        return visible_rank(self._with_ones(X))
+
+    def _with_ones(self, X: Tensor) -> Tensor:
+        X = X.double()
+        return torch.cat([X, X.new_ones(X.shape[0], 1)], dim=1) if self.spec.intercept else X
 
 
 class GLM(LinearModel):
@@ -262,15 +279,6 @@ def _weight(name: str, value: float) -> float:
     number = _real(name, value)
     if number < 0:
         raise InvalidParameter(name, value, "be >= 0")
-    return number
-
-
-def _radius(name: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    number = _real(name, value)
-    if number <= 0:
-        raise InvalidParameter(name, value, "be > 0")
     return number
 
 

@@ -133,7 +133,7 @@ LOGISTIC = Loss(
 )  # fmt: skip
 POISSON = Loss(
     "poisson", "link", torch.exp, lambda s, y: torch.exp(s) - y * s,
-    lambda radius: (math.exp(-radius), math.exp(radius)),
+    lambda radius: (math.exp(-radius), math.exp(radius) if radius < 709 else math.inf),
 )  # fmt: skip
 SQUARED_HINGE = Loss(
     "squared_hinge", "margin", lambda m: -(1 - m).relu(),
@@ -208,7 +208,10 @@ def margin_loss(
 
 
 def joint_loss(loss: Callable[[Tensor, Tensor], Tensor], name: str = "user joint") -> Loss:
-    """Any smooth l(s, y), convex in s, as a torch function of two tensors."""
+    """Any smooth l(s, y), convex in s, as a torch function of two tensors, entry by entry.
+
+    A loss that couples outputs or examples (softmax cross-entropy, a mean) is refused when it is compiled.
+    """
 
     def slope(s: Tensor, y: Tensor) -> Tensor:
         return _derivative(lambda t: loss(t, y))(s)

@@ -180,6 +180,13 @@ class Network:
 def _known_loss(loss: str | Loss) -> Loss:
     if isinstance(loss, Loss):
         return loss
+    if not isinstance(loss, str):
+        raise InvalidParameter(
+            "loss",
+            loss,
+            f"be one of {sorted(LOSSES)} or a Loss",
+            remedy="Wrap a function of one output and its target: icgd.joint_loss(f).",
+        )
     found = built_in(loss)
     if found is None:
         raise InvalidParameter("loss", loss, f"be one of {sorted(LOSSES)} or a Loss")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from icgd.errors import InvalidParameter
+from icgd.problems.foreign_optimizers import unknown_option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class SGD:
     """Stochastic gradient descent, one example a round.
 
@@ -24,8 +25,10 @@ class SGD:
 
     lr: float
 
-    def __post_init__(self) -> None:
-        lr: object = self.lr
+    def __init__(self, lr: float, **unknown: Any) -> None:
+        for name, value in unknown.items():
+            raise unknown_option("SGD", ("lr",), name, value)
+        object.__setattr__(self, "lr", lr)
         number = isinstance(lr, (int, float, np.number)) and not isinstance(lr, bool)
         if not (number and math.isfinite(self.lr) and self.lr > 0):
             raise InvalidParameter("lr", self.lr, "be a finite number > 0")
@@ -37,7 +40,7 @@ class SGD:
         return self.lr / 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class GD:
     """Full-batch gradient descent, and proximal gradient descent where the penalty has corners.
 
@@ -52,7 +55,16 @@ class GD:
     lr: float | Literal["auto"] = "auto"
     box: float | None = None
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self, lr: float | Literal["auto"] = "auto", box: float | None = None, **unknown: Any
+    ) -> None:
+        for name, value in unknown.items():
+            raise unknown_option("GD", ("lr", "box"), name, value)
+        object.__setattr__(self, "lr", lr)
+        object.__setattr__(self, "box", box)
+        self._check()
+
+    def _check(self) -> None:
         if self.box is not None:
             box: object = self.box
             number = isinstance(box, (int, float, np.number)) and not isinstance(box, bool)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from icgd.errors import InvalidParameter
+from icgd.problems.arrays import plain_tensor
+from icgd.problems.radii import checked_radius
 
 Representation = tuple[tuple[Tensor, Tensor], ...]
 """(W, b) of every layer of a fixed leaky-ReLU network phi; empty for phi(x) = x."""
@@ -63,9 +65,10 @@ def as_representation(layers: Sequence[Any], n_features: int) -> Representation:
     """Layers W or (W, b) as float64 matrices whose widths fit together."""
     made, width = [], n_features
     for i, layer in enumerate(layers):
-        W, b = layer if isinstance(layer, (tuple, list)) else (layer, None)
-        W = torch.as_tensor(W, dtype=torch.float64)
-        b = torch.zeros(W.shape[0]) if b is None else torch.as_tensor(b, dtype=torch.float64)
+        pair = isinstance(layer, (tuple, list)) and len(layer) == 2
+        W, b = layer if pair else (layer, None)
+        W = plain_tensor(f"representation[{i}]", W).to(torch.float64)
+        b = W.new_zeros(W.shape[:1]) if b is None else plain_tensor(f"representation[{i}] b", b)
         if W.dim() != 2 or W.shape[1] != width or tuple(b.shape) != (W.shape[0],):
             raise InvalidParameter(
                 f"representation[{i}]", (tuple(W.shape), tuple(b.shape)),
@@ -116,7 +119,7 @@ class RepresentationRegression:
             object.__setattr__(self, name, whole(name, getattr(self, name)))
         check_slope(self.slope)
         positive("lam", self.lam, zero=True)
-        positive("x_radius", self.x_radius)
+        checked_radius("x_radius", self.x_radius)
         made = as_representation(self.representation, self.n_features)
         object.__setattr__(self, "representation", made)
 
@@ -165,7 +168,7 @@ class Autoregression:
     representation  layers W or (W, b) of phi on the q d numbers (oldest first); empty for the identity
     x_radius        bound on |phi|; by `usual_radius` unless given
 
-    Differs from the paper: A must be scaled, or the series explodes.
+    Differs from the paper: with He-scaled layers A must be scaled, or the series explodes.
     """
 
     n_features: int
@@ -181,7 +184,7 @@ class Autoregression:
         if self.n_steps < self.order:
             raise InvalidParameter("n_steps", self.n_steps, f"be >= order = {self.order}")
         check_slope(self.slope)
-        positive("x_radius", self.x_radius)
+        checked_radius("x_radius", self.x_radius)
         made = as_representation(self.representation, self.order * self.n_features)
         object.__setattr__(self, "representation", made)
 
@@ -234,7 +237,7 @@ class MLPChain:
         for name in ("n_features", "n_layers", "n_chains"):
             object.__setattr__(self, name, whole(name, getattr(self, name)))
         check_slope(self.slope)
-        positive("x_radius", self.x_radius)
+        checked_radius("x_radius", self.x_radius)
 
     @property
     def radius(self) -> float:

@@ -2,62 +2,83 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import re
-import shutil
-import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from pydantic import BaseModel, ConfigDict, ValidationError
+from torch import Tensor
 
 from icgd._version import __version__
-from icgd.errors import IcgdError, InvalidFile, InvalidParameter
+from icgd.atomic import finish_move, staged
+from icgd.atomic.tensors import DIGEST, ODD_CONTENT, read_tensors, tensor_bytes
+from icgd.errors import IcgdError, InvalidFile, InvalidParameter, TooLarge
 
 if TYPE_CHECKING:
     from icgd.program.program import Program
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-FORMAT = "icgd-program/1"
+FORMAT = "icgd-program/2"
+WITHOUT_DIGEST = "icgd-program/1"
+"""The format before: it is read with a warning, as its config is not bound to its weights."""
+EDITED = "The directory is damaged or was edited. Save again, or pass allow_altered=True."
+
+
+class AnyConfig(BaseModel):
+    """What the config of every program holds; constructions refine it (`Program.schemas`)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    format: str
+    icgd_version: str
+    construction: str
+    problem: dict[str, Any]
+    optimizer: dict[str, Any]
+    options: dict[str, Any]
+    dtype: str
+    slots: dict[str, list[dict[str, Any]]]
 
 
 def save(
     program: Program, directory: Path, write: Callable[..., str | None], **kwargs: Any
 ) -> str | None:
-    """Write into a directory beside the target, then move the finished files in."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
+    """Write into a place inside the target, then move the finished files in together."""
+    there = next(p for p in (directory.absolute(), *directory.absolute().parents) if p.exists())
+    if not there.is_dir():
         raise InvalidFile(
             f"{directory} cannot be a directory: there is a file of that name on its path. Pass another one."
-        ) from error
-    staging = Path(tempfile.mkdtemp(prefix=".saving-", dir=directory))
-    try:
-        result = write(staging, **kwargs)
-        for item in sorted(staging.iterdir()):
-            os.replace(item, directory / item.name)
-        return result
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        )
+    with staged(directory) as place:
+        return write(place, **kwargs)
 
 
 def write_weights(program: Program, directory: Path) -> None:
     """The literal non-zero weights by name, and a config that explains every slot."""
-    weights = {name: value.contiguous() for name, value in program.state_dict().items()}
-    save_file(weights, str(directory / WEIGHTS), metadata={"format": FORMAT})
     config = {
         "format": FORMAT,
         "icgd_version": __version__,
         **program.config,
-        "slots": {
-            "block": program.layout.to_json(),
-            **{name: made.to_json() for name, made in program.step.layouts().items()},
-        },
+        "slots": slots_of(program),
     }
-    (directory / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+    text = json.dumps(config, indent=2) + "\n"
+    metadata = {"format": FORMAT, "config": config_digest(json.loads(text))}
+    (directory / WEIGHTS).write_bytes(tensor_bytes(program.state_dict(), metadata))
+    (directory / CONFIG).write_text(text, encoding="utf-8")
+
+
+def slots_of(program: Program) -> dict[str, Any]:
+    """Every coordinate of a block and of the tokens inside a layer, explained."""
+    layouts = {"block": program.layout, **program.step.layouts()}
+    return {name: layout.to_json() for name, layout in layouts.items()}
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """Changes with any value of a config, not with its spelling."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
 def find(name: str | Path, download: Callable[..., Any], **kwargs: Any) -> Path:
@@ -89,21 +110,40 @@ def find(name: str | Path, download: Callable[..., Any], **kwargs: Any) -> Path:
 
 
 def load(
-    directory: Path, builders: Mapping[str, Callable[[Mapping[str, Any]], Program]]
-) -> Program:
-    """Rebuild the structure from the config, then take every weight from the file."""
+    directory: Path, builders: Mapping[str, Callable[[Mapping[str, Any]], Program]],
+    schemas: Mapping[str, type[BaseModel]], *, allow_altered: bool = False,
+) -> Program:  # fmt: skip
+    """Rebuild the structure from the config, then take every weight from the file.
+
+    allow_altered  do not compare what was changed after saving: checksums, and slots
+    """
+    finish_move(directory)
     config = _read_config(directory)
     name = str(config.get("construction"))
-    if config.get("format") != FORMAT or name not in builders:
+    if config.get("format") not in (FORMAT, WITHOUT_DIGEST):
         raise InvalidFile(
             f"{directory / CONFIG} was not written by icgd (format {config.get('format')!r}, construction "
             f"{name!r}). Expected format {FORMAT!r}; save with program.save_pretrained(path)."
         )
+    if name not in builders:
+        raise InvalidFile(
+            f"{directory / CONFIG} describes the construction {name!r}, and no builder of that name is "
+            f"registered. Import the module that sets icgd.Program.builders[{name!r}] before loading, or "
+            f"install the version of icgd that has it. Registered: {', '.join(sorted(builders))}."
+        )
+    _check_schema(directory / CONFIG, config, schemas.get(name, AnyConfig))
+    weights = _read_weights(directory, config, allow_altered)
     try:
         program = builders[name](config)
-    except (IcgdError, KeyError, TypeError, ValueError, RuntimeError, MemoryError) as error:
+    except TooLarge:
+        raise  # a true description of a program that does not fit here
+    except (IcgdError, *ODD_CONTENT, ArithmeticError, LookupError) as error:
         raise InvalidFile(f"{directory / CONFIG} does not describe a program: {error}") from error
-    _load_weights(program, directory / WEIGHTS)
+    _put_weights(program, weights, directory / WEIGHTS)
+    if config["slots"] != slots_of(program) and not allow_altered:
+        raise InvalidFile(
+            f"The slots in {directory / CONFIG} are not those of the program it describes. {EDITED}"
+        )
     return program
 
 
@@ -114,8 +154,10 @@ def _read_config(directory: Path) -> dict[str, Any]:
             f"No {CONFIG} in {directory}. Pass a directory made by program.save_pretrained."
         )
     try:
-        config = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidFile(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
         raise InvalidFile(
             f"{path} is not valid JSON ({error}). The file is damaged; save again."
         ) from error
@@ -124,19 +166,45 @@ def _read_config(directory: Path) -> dict[str, Any]:
     return config
 
 
-def _load_weights(program: Program, path: Path) -> None:
+def _check_schema(path: Path, config: Mapping[str, Any], schema: type[BaseModel]) -> None:
+    try:
+        schema.model_validate(config)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"][:6])
+        raise InvalidFile(
+            f"{path} does not describe a program: `{where[:120]}`: {first['msg']} (got "
+            f"{str(first['input'])[:60]}; {error.error_count()} in all)."
+        ) from error
+
+
+def _read_weights(
+    directory: Path, config: Mapping[str, Any], allow_altered: bool
+) -> dict[str, Tensor]:
+    path = directory / WEIGHTS
     if not path.is_file():
         raise InvalidFile(
-            f"No {path.name} in {path.parent}. The directory is incomplete; save again."
+            f"No {path.name} in {directory}. The directory is incomplete; save again."
         )
-    expected = program.state_dict()
-    try:
-        with safe_open(str(path), framework="pt") as stored:
-            weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    weights, metadata = read_tensors(path, "safetensors file", compare=not allow_altered)
+    if allow_altered:
+        return weights
+    if config["format"] == WITHOUT_DIGEST and DIGEST not in metadata:
+        warnings.warn(
+            f"{directory} was saved by a version of icgd that wrote no checksum. Save it again to have one.",
+            stacklevel=4,
+        )
+    elif DIGEST not in metadata:
+        raise InvalidFile(f"{path} has lost its checksum. {EDITED}")
+    elif metadata.get("config") != config_digest(config):
         raise InvalidFile(
-            f"{path} is not a readable safetensors file ({error}). Save again."
-        ) from error
+            f"{directory / CONFIG} is not the one that {WEIGHTS} was saved with. {EDITED}"
+        )
+    return weights
+
+
+def _put_weights(program: Program, weights: dict[str, Tensor], path: Path) -> None:
+    expected = program.state_dict()
     strange = sorted(set(weights) ^ set(expected))
     if strange:
         raise InvalidFile(

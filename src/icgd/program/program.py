@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from huggingface_hub import PyTorchModelHubMixin, snapshot_download
+from huggingface_hub import ModelCard, PyTorchModelHubMixin, snapshot_download
+from pydantic import BaseModel
 from torch import Tensor, nn
 
 from icgd.certificate import Certificate
@@ -18,10 +19,11 @@ from icgd.nn.frozen_layer import FrozenLayer
 from icgd.nn.masks import ENTER, Address, MaskRule, Step
 from icgd.nn.structured import once_fixed, weights_stay_fixed
 from icgd.program import files
+from icgd.program.card import card_of
 from icgd.program.progress import progress_reporter
 from icgd.program.recording import outline_of
 from icgd.program.run import Run
-from icgd.program.session import Codec, Session
+from icgd.program.session import Codec, Dumped, Session
 from icgd.runtime.blocks import Block
 from icgd.runtime.choose_executor import AnyExecutor, ExecutorName, choose_executor
 from icgd.runtime.cost import Cost
@@ -50,6 +52,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     """
 
     builders: ClassVar[dict[str, Builder]] = {}
+    schemas: ClassVar[dict[str, type[BaseModel]]] = {}
+    """What a saved config must look like, by construction; `files.AnyConfig` where nothing is given."""
 
     def __init__(
         self, *, config: Mapping[str, Any], step: FrozenLayer, mask: MaskRule, layout: Layout,
@@ -122,7 +126,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 "record", record, "be None, 'weights', 'trace', an icgd.Recorder or a function"
             )
         self._check_dtype()
-        with weights_stay_fixed():
+        with weights_stay_fixed(), self._own_precision():
             rounds = {"epochs": epochs, "steps": steps}
             session = self.codec.session(
                 X, Y, init=init, padded=self._is_altered(), query=query, **rounds
@@ -166,10 +170,19 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 self.mask.steps(), session, engine, state, watcher=recorder or keeper,
                 on_round=on_round if watched else None,
             )  # fmt: skip
+        weights, answers = _cloned(weights_now()), None
+        if session.answers:
+            answers = self._answer(session, engine, state, executor)
+        if watch:
+            remedy = (
+                f"Training diverged in {state.rounds} rounds: lower lr or standardise the data."
+            )
+            self._refuse_overflow("weights", weights, remedy)
+            self._refuse_overflow("prediction", answers, remedy)
         return Run(
             program=self,
-            weights=_cloned(weights_now()),
-            prediction=self._answer(session, engine, state, executor) if session.answers else None,
+            weights=weights,
+            prediction=answers,
             cost=self._cost(session, state),
             range_use=engine.watch.max_use,
             near_kink=engine.watch.near_kink,
@@ -207,7 +220,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     ) -> Tensor:
         """The transformer's own predictions with given weights, one per row of X."""
         self._check_dtype()
-        with weights_stay_fixed():
+        with weights_stay_fixed(), self._own_precision():
             session, address = self.codec.prediction(X, weights, padded=self._is_altered())
             state, outputs = LoopState(), list[Tensor]()
             engine = self.executor(session, executor, state=state, layer=self.readout)
@@ -218,18 +231,28 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 outputs.append(self.codec.output_of(engine.dump(state.live[address])))
 
             self._loop(self.mask.forward_steps(), session, engine, state, on_round=on_round)
-        return self.codec.join(outputs, X)
+        answers = self.codec.join(outputs, session)
+        if watch:
+            self._refuse_overflow(
+                "prediction", answers, "Lower the weights, or standardise the data."
+            )
+        return answers
 
     def executor(
         self, session: Session, name: ExecutorName, *, keep_all: bool = False,
         state: LoopState | None = None, layer: FrozenLayer | None = None,
     ) -> AnyExecutor:  # fmt: skip
         """The engine that applies this program's layer (its step unless told) in a session."""
-        return choose_executor(
-            layer or self.step, name, self._watch(session, state or LoopState()),
-            layout=self.layout, n_columns=session.n_columns, batched=session.batched,
-            keep_all=keep_all, wanted=session.wanted, advice=self.codec.smaller,
+        watch, state = self._watch(session), state or LoopState()
+        engine = choose_executor(
+            layer or self.step, name, watch, layout=self.layout, n_columns=session.n_columns,
+            batched=session.batched, keep_all=keep_all, wanted=session.wanted,
+            advice=self.codec.smaller,
         )  # fmt: skip
+        literal = session.literal_noise if name == "dense" else None
+        noise, watch.exact_zero = literal or session.noise, literal is None
+        watch.noise = lambda largest: noise(Dumped(engine, state.live), largest)
+        return engine
 
     def _loop(
         self, steps: Sequence[Step], session: Session, engine: Executor, state: LoopState, *,
@@ -242,15 +265,16 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 state=state, watcher=watcher, on_round=on_round,
             )  # fmt: skip
 
-    def _watch(self, session: Session, state: LoopState) -> RangeWatch:
+    def _watch(self, session: Session) -> RangeWatch:
         # Many problems make large tensors: look at them more often, so that few are kept.
         every = max(1, min(64, 4096 // max(1, session.n_problems)))
         return RangeWatch(
             self.radius,
             self.slope,
-            lambda largest: session.noise(state.live, largest),
+            lambda largest: 0.0,
             every=every,
             z_bound=2 / torch.finfo(self.dtype).eps / self.slope,
+            units=session.units,
         )
 
     def _cost(self, session: Session, state: LoopState) -> Cost:
@@ -271,6 +295,20 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 f"are exact only in the precision they were compiled for. Recompile with dtype={self.dtype}."
             )
 
+    def _own_precision(self) -> torch.autocast:
+        """Autocast of the caller does not reach a program: it is exact only in its own precision."""
+        return torch.autocast(self.device.type, enabled=False)
+
+    def _refuse_overflow(self, name: str, values: Any, remedy: str) -> None:
+        """Numbers that are none are refused by every executor alike, whatever its heads were asked."""
+        bad = [t for t in _tensors(values) if not bool(t.isfinite().all())]
+        if bad:
+            first = float(bad[0][~bad[0].isfinite()][0])
+            raise AssumptionViolated(
+                f"The {name} of this {self.config['construction']} program hold {first}. {remedy} "
+                "watch=False returns such numbers."
+            )
+
     @once_fixed
     def _is_altered(self) -> bool:
         """Whether anything differs from what was compiled: then zeros may not stay zeros.
@@ -285,8 +323,12 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     # -- files ------------------------------------------------------------------------------------
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> str | None:
-        """Write model.safetensors and config.json (slot names included), atomically."""
+        """Write model.safetensors, config.json (slot names included) and a model card, atomically."""
         return files.save(self, Path(save_directory), super().save_pretrained, **kwargs)
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        """README.md: what the program is and how it is run."""
+        return card_of(self)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         files.write_weights(self, save_directory)
@@ -302,17 +344,24 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         """Load a program from a directory, or from the Hub ("user/repo") if there is no such directory.
 
         Nothing is unpickled: only config.json and model.safetensors are read. Weights that are not the
-        ones the config compiles to are refused unless `allow_altered`; further keyword arguments go to
-        `huggingface_hub.snapshot_download`.
+        ones the config compiles to, and files that were changed after saving, are refused unless
+        `allow_altered`; further keyword arguments go to `huggingface_hub.snapshot_download`.
         """
         path = files.find(pretrained_model_name_or_path, snapshot_download, **kwargs)
-        program = files.load(path, cls.builders)
+        program = files.load(path, cls.builders, cls.schemas, allow_altered=allow_altered)
         if not allow_altered and program._is_altered():
             raise InvalidFile(
                 f"The weights in {path / files.WEIGHTS} are not the ones {files.CONFIG} compiles to: the "
                 "directory is damaged or was edited. Save again, or pass allow_altered=True."
             )
         return program
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    """All tensors in whatever shape a codec decodes weights to."""
+    if isinstance(values, (list, tuple)):
+        return [tensor for part in values for tensor in _tensors(part)]
+    return [values] if isinstance(values, Tensor) else []
 
 
 def _cloned(weights: Any) -> Any:

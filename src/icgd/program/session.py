@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from icgd.nn.masks import Address
 from icgd.runtime.blocks import Block
 from icgd.runtime.executors import StructuredExecutor
+from icgd.runtime.loop import Executor
 
 Arrivals = Callable[[StructuredExecutor | None], Iterator[Mapping[Address, Block]]]
 
@@ -24,9 +25,12 @@ class Session:
     wanted      slots of live blocks that decode reads
     decode      the trained parameters held by the live blocks
     noise       bound on a pre-activation's error given the largest query; checks gate capacity
+    literal_noise  the same for literal matrices, whose heads do not read 0 as exactly 0; None: as `noise`
+    units       units of each layer, where literal tokens hold padding beside them
     n_columns   tokens per block in the literal form
     answers     tokens, the last ones of the state, whose prediction is wanted after the run
     shaped      what is made of these predictions, (..., answers, k), before they are returned
+    rows        shape of the examples to predict for, where the blocks do not tell it
     """
 
     prompt: dict[Address, Block]
@@ -41,10 +45,32 @@ class Session:
     n_columns: int
     answers: int = 0
     shaped: Callable[[Tensor], Tensor] | None = None
+    rows: tuple[int, ...] = ()
+    literal_noise: Callable[[Mapping[Address, Block], float], float] | None = None
+    units: Mapping[int, int] = field(default_factory=dict)
+
+
+class Dumped(Mapping[Address, Block]):
+    """Live blocks as slots, whatever form an executor keeps them in; each is unpacked when it is looked at."""
+
+    def __init__(self, engine: Executor, live: Mapping[Address, Any]) -> None:
+        self._engine, self._live = engine, live
+
+    def __getitem__(self, address: Address) -> Block:
+        return self._engine.dump(self._live[address])
+
+    def __iter__(self) -> Iterator[Address]:
+        return iter(self._live)
+
+    def __len__(self) -> int:
+        return len(self._live)
 
 
 class Codec(Protocol):
     """Encoding and decoding of one construction.
+
+    A codec serves any number of runs at a time, in threads: what belongs to one run is in its Session,
+    and no method changes the codec.
 
     reads_pairs  whether the structured executor reads numbers with a relative error
     smaller      how to make the literal matrices smaller, as advice in an error
@@ -71,5 +97,5 @@ class Codec(Protocol):
     def output_of(self, block: Block) -> Tensor:
         """The prediction held by that block."""
 
-    def join(self, outputs: list[Tensor], X: Any) -> Tensor:
-        """The predictions of all rounds as one tensor."""
+    def join(self, outputs: list[Tensor], session: Session) -> Tensor:
+        """The predictions of all rounds of this session as one tensor."""

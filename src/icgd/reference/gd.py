@@ -22,7 +22,8 @@ def gd_steps(problem: LinearModel, w: Tensor, X: Tensor, y: Tensor, lr: float) -
     point = w.detach().clone().requires_grad_(True)
     optimizer = torch.optim.SGD([point], lr=lr)
     while True:
-        with torch.enable_grad():
+        # Autocast of the caller would make an oracle of fewer digits.
+        with torch.enable_grad(), torch.autocast(X.device.type, enabled=False):
             optimizer.zero_grad()
             problem.smooth_part(point, X, y).backward()
             optimizer.step()
@@ -63,9 +64,13 @@ def minimiser(problem: LinearModel, X: Tensor, y: Tensor, *, steps: int = 200) -
         if not float(size[0]) > 1e-12 * max(1.0, float(size[-1])):
             if bool(w.any()):
                 break  # not at the start: the iterates run away
+            rank = problem.rank_on(X)
             raise AssumptionViolated(
-                f"{problem!r} has no single minimiser on these data: its Hessian is singular (smallest "
-                f"eigenvalue {float(size[0]):.2g}, kappa infinite). Use lam > 0 or remove collinear features."
+                f"{problem!r} has no single minimiser on these data: its features have rank {rank} of {len(w)} "
+                "to machine precision. Use lam > 0 or remove collinear features."
+                if rank < len(w)
+                else f"{problem!r} bends too little on these data to tell a minimiser; the smallest curvature "
+                f"is {float(size[0]):.2g}. Use lam > 0 or scale the features."
             )
         try:
             move = torch.linalg.solve(hessian, grad)

@@ -31,7 +31,8 @@ def network_gd_steps(
     network = torch_network(spec, weights)
     optimizer = torch.optim.SGD(network.parameters(), lr=lr)
     while True:
-        with torch.enable_grad():
+        # Autocast of the caller would make an oracle of fewer digits.
+        with torch.enable_grad(), torch.autocast(X.device.type, enabled=False):
             optimizer.zero_grad()
             mean_network_loss(spec, network, X, Y).backward()
             optimizer.step()
@@ -52,7 +53,7 @@ def network_gd_step(
 def network_gradient(spec: NetworkSpec, weights: Weights, X: Tensor, Y: Tensor) -> Weights:
     """The gradient of the mean loss, in the shape of the weights."""
     network = torch_network(spec, weights)
-    with torch.enable_grad():
+    with torch.enable_grad(), torch.autocast(X.device.type, enabled=False):
         mean_network_loss(spec, network, X, Y).backward()
     return [
         (_gradient(m.weight), None if m.bias is None else _gradient(m.bias))

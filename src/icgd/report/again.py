@@ -17,7 +17,13 @@ _METHODS = {"relu_stack": "stack", "forward_mode": "forward_mode"}
 
 
 def again(result: Mapping[str, Any]) -> str:
-    """`icgd run ...` with every setting written out; empty if the result does not say enough."""
+    """The command that was run; for a result that does not hold it, one with every setting written out.
+
+    Empty if the result does not say enough.
+    """
+    command = result.get("command")
+    if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
+        return shlex.join(command)
     config = result.get("config") or {}
     try:
         words = ["icgd", "run", *_data(config), *_what(result, config), *_how(config)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -97,6 +97,15 @@ def gaps(values: Sequence[Number]) -> list[float]:
     return [math.nan if v is None else float(v) for v in values]
 
 
+def starts_at_zero(values: Iterable[Sequence[Number]]) -> bool:
+    """Whether a linear axis begins at 0: rounds and losses do; coefficients have both signs.
+
+    >>> starts_at_zero([[1.0, 2.0], [0.0, None]]), starts_at_zero([[-1.0, 2.0]])
+    (True, False)
+    """
+    return all(not v < 0 for some in values for v in gaps(some))
+
+
 def drawable(chart: Chart) -> Chart:
     """The chart without curves that have no point on its axes; its note says which."""
     read = positive if chart.log_y else gaps
@@ -129,6 +138,8 @@ def plotly(chart: Chart) -> dict[str, Any]:
         "log_x": chart.log_x,
         "log_y": chart.log_y,
         "range_y": None if limits is None else [math.log10(v) for v in limits],
+        "zero_x": not chart.log_x and starts_at_zero(s.x for s in chart.series),
+        "zero_y": not chart.log_y and starts_at_zero(s.y for s in chart.series),
         "many": len(chart.series) > 12,
         "traces": [_trace(s, chart) for s in chart.series],
     }

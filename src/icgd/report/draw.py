@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from icgd.report.chart import Bars, Chart, Series, gaps, log_range, positive
+from icgd.report.chart import Bars, Chart, Series, gaps, log_range, positive, starts_at_zero
 
 FORMATS = ("png", "pdf", "svg")
 WIDTHS = {"single": 3.4, "double": 7.0}
@@ -162,8 +162,10 @@ def _curves_figure(chart: Chart, look: Look) -> Figure:
             axes.set_ylim(*limits)
         elif chart.series:
             axes.set_yticks([])
-    elif chart.series and _not_negative(chart):
+    elif chart.series and starts_at_zero(s.y for s in chart.series):
         axes.set_ylim(bottom=0)
+    if not chart.log_x and chart.series and starts_at_zero(s.x for s in chart.series):
+        axes.set_xlim(left=0)
     axes.set(xlabel=plain(chart.x), ylabel=plain(chart.y))
     if look.title:
         axes.set_title(plain(chart.title), loc="left")
@@ -189,11 +191,6 @@ def _plot(axes: Axes, s: Series, chart: Chart, look: Look) -> Any:
         markersize=3.5 * look.line, markeredgewidth=0,
     )  # fmt: skip
     return drawn
-
-
-def _not_negative(chart: Chart) -> bool:
-    """Losses start at zero; coefficients have both signs."""
-    return all(not v < 0 for s in chart.series for v in gaps(s.y))
 
 
 def _bars_figure(chart: Bars, look: Look) -> Figure:

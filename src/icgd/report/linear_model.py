@@ -8,7 +8,7 @@ from typing import Any
 
 from icgd.report.chart import COLOURS, Chart, Series, drawable
 from icgd.report.network import DIFFERENCE, over, zeros_said
-from icgd.report.numbers import number, percent
+from icgd.report.numbers import number, range_row
 
 BOUNDS = {
     "round_bound": (
@@ -33,6 +33,8 @@ PALETTE = (
 )  # fmt: skip
 """For as many coefficients; the smaller ones of a larger model are grey."""
 OTHERS = "#a8adb3"
+LARGEST_KAPPA = 2.0**52
+"""Above it the smallest curvature is a rounding error of the largest."""
 
 
 def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -54,9 +56,20 @@ def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         ("Largest error of one step", number(result["max_round_error"])),
         ("Steps above their bound", over(result)),
-        ("Condition number kappa", number((result.get("constants") or {}).get("kappa"))),
-        ("Range used, largest |s| / radius", percent(result.get("range_use"))),
+        condition_row(result),
+        range_row(result),
     ]
+
+
+def condition_row(result: Mapping[str, Any]) -> tuple[str, str]:
+    """The condition number where it has a meaning; else the rank that says why it has none."""
+    kappa = (result.get("constants") or {}).get("kappa")
+    if kappa is not None and kappa < LARGEST_KAPPA:
+        return "Condition number kappa", number(kappa)
+    rank, n = result.get("rank"), len(result.get("coefficients") or {})
+    if rank is not None and rank < n:
+        return "Rank of the features", f"{rank} of {n}: the solution is not unique"
+    return "Condition number kappa", "none: the curvature vanishes to rounding"
 
 
 def bound_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from icgd.report import stack
 from icgd.report.chart import COLOURS, Bars, Chart, Number, Series, drawable, positive
-from icgd.report.numbers import number, percent
+from icgd.report.numbers import number, range_row
 
 LEAD = (
     "Every round the same layer read one example and wrote the network's new weights; beside it "
@@ -54,7 +54,7 @@ def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Largest weight difference over the run", number(result["max_error"])),
         ("Largest error of one round", number(result["max_round_error"])),
         ("Rounds above their bound", over(result)),
-        ("Range used, largest |s| / radius", percent(result.get("range_use"))),
+        range_row(result),
         ("Units within rounding of a ReLU's kink", number(kink.get("count", 0))),
     ]
     if kink.get("first"):

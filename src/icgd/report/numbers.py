@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -43,3 +44,19 @@ def percent(value: Any) -> str:
     '12.3 %'
     """
     return number(value) if value is None else Shown(f"{100 * float(value):.3g} %", value)
+
+
+def range_row(result: Mapping[str, Any]) -> tuple[str, str]:
+    """How much of their certified range heads used, where they have one and it was watched.
+
+    >>> range_row({"range_use": 0.0, "radius": None})
+    ('Range used, largest |s| / radius', 'no limit: the head reads every number')
+    """
+    title, use, radius = (
+        "Range used, largest |s| / radius",
+        result.get("range_use"),
+        result.get("radius"),
+    )
+    if "radius" in result and (radius is None or not math.isfinite(radius)):
+        return title, "no limit: the head reads every number"
+    return title, "not measured" if use == 0 else percent(use)

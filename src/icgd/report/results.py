@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from icgd.atomic import finish_move
 from icgd.errors import InvalidFile, InvalidParameter
 
 FORMAT = "icgd-result/1"
@@ -31,6 +32,7 @@ _WHOLE = (
     "dense_flops",
     "structured_flops",
     "rounds_over_bound",
+    "rank",
 )
 _PLAIN = (
     *_WHOLE, "seconds", "distance", "loss_before", "loss_after", "loss_after_sgd", "r2_transformer",
@@ -107,6 +109,7 @@ def result_file(path: Path) -> Path:
     """The result of a run: the file itself, or result.json in a directory."""
     try:
         if path.is_dir():
+            finish_move(path)
             found = path / "result.json"
             if not found.is_file():
                 raise InvalidFile(

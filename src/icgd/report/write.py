@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from icgd.errors import InvalidFile, InvalidParameter
+from icgd.atomic import staged_together
+from icgd.errors import InvalidParameter
 from icgd.report.compare import comparison_pictures, render_comparison
 from icgd.report.draw import FORMATS, WIDTHS, paper, picture
 from icgd.report.html import render_report
@@ -76,31 +75,9 @@ def paper_figures(
 
 
 def _write_all(files: Mapping[Path, bytes]) -> None:
-    """Everything is written beside its place first; nothing moves unless everything could be."""
-    ready: dict[Path, Path] = {}
-    made: list[Path] = []
-    try:
+    """Everything is on the disk before anything moves to its place."""
+    directories = list(dict.fromkeys(path.parent for path in files))
+    with staged_together(directories) as places:
+        place_of = dict(zip(directories, places, strict=True))
         for path, content in files.items():
-            if path.is_dir():
-                raise IsADirectoryError(0, "a directory of that name is there", str(path))
-            missing = [p for p in (path.parent, *path.parent.parents) if not p.exists()]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            made += missing
-            temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-            ready[path] = temporary
-            temporary.write_bytes(content)
-        for path, temporary in ready.items():
-            os.replace(temporary, path)
-    except OSError as error:
-        where = error.filename or next(reversed(ready), "the report")
-        raise InvalidFile(
-            f"{where} cannot be written: {error.strerror or error}. Nothing was written."
-        ) from error
-    finally:
-        for temporary in ready.values():
-            temporary.unlink(missing_ok=True)
-        for directory in made:  # innermost first; one that holds something stays
-            try:
-                directory.rmdir()
-            except OSError:
-                break
+            (place_of[path.parent] / path.name).write_bytes(content)

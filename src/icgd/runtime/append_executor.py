@@ -50,13 +50,12 @@ class AppendExecutor:
         """
         prompt, *asking = blocks
         if asking:
-            return self.layer(torch.cat([prompt[..., -1:, :], *asking], dim=-2))
+            answered = self.layer(torch.cat([prompt[..., -1:, :], *asking], dim=-2))
+            _check_finite(answered, "An answer", "Scale the rows that ask, or the data, down.")
+            return answered
         made = self.layer(prompt)[..., -1:, :] if self.literal else self.layer.last(prompt)
-        if not bool(made.isfinite().all()):
-            raise AssumptionViolated(
-                f"The chain of thought overflowed: token {round_} holds infinity or NaN. Lower lr below "
-                "2 / lambda_max, or run fewer steps."
-            )
+        remedy = "Lower lr below 2 / lambda_max, or run fewer steps."
+        _check_finite(made, f"The chain of thought overflowed: token {round_}", remedy)
         return torch.cat([prompt, made], dim=-2)
 
     def explain(self, blocks: Sequence[Tensor], interest: Interest) -> list[StageView]:
@@ -71,3 +70,8 @@ class AppendExecutor:
         """All steps of a round."""
         for step in steps:
             live[step.writes] = self.step([live[a] for a in step.reads], step, round_)
+
+
+def _check_finite(made: Tensor, what: str, remedy: str) -> None:
+    if not bool(made.isfinite().all()):
+        raise AssumptionViolated(f"{what} holds infinity or NaN. {remedy}")

@@ -141,12 +141,11 @@ class DenseExecutor:
         return explain_layer(self.layer, seen, interest)
 
     def _log_hidden(
-        self, mixed: Tensor, z_slot: str, flag_slot: str | None, step: Step, round_: int
+        self, mixed: Tensor, z_slot: str, flag_slot: str, step: Step, round_: int
     ) -> None:
         work = self._working
         z = mixed[..., 0, work.slice(z_slot)]
-        hidden = flag_slot is None or bool((mixed[..., 0, work.slice(flag_slot)] == 1.0).all())
-        if hidden and bool((z != 0).any()):
+        if bool((mixed[..., 0, work.slice(flag_slot)] == 1.0).all()):
             source = Watched(step.kind, step.writes[1], "preactivation", z_slot)
             self.watch.log_preactivations(round_, [source], [z])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,14 +49,16 @@ class RangeWatch:
     noise       bound on the error of a pre-activation, given the largest query met
     every       rounds between checks
     z_bound     largest pre-activation for which closed units are exact
+    units       units of each layer, where literal tokens hold padding beside them
+    exact_zero  whether a head that is asked 0 answers exactly 0
     """
 
     def __init__(
         self, radius: float, slope: float, noise: Callable[[float], float], *, every: int = 64,
-        z_bound: float = math.inf,
+        z_bound: float = math.inf, units: Mapping[int, int] | None = None, exact_zero: bool = True,
     ) -> None:  # fmt: skip
         self.radius, self.slope, self.noise, self.every = radius, slope, noise, every
-        self.z_bound = z_bound
+        self.z_bound, self.units, self.exact_zero = z_bound, units or {}, exact_zero
         self.max_use = self._use_since = 0.0
         self.near_kink = KinkReport()
         self._queries: list[Logged] = []
@@ -108,31 +110,31 @@ class RangeWatch:
                 self._complain(queries, self.radius)
             self.use(largest / self.radius)
         if preactivations:
-            self._count_kinks(preactivations)
+            self._count_kinks(preactivations, queries)
 
-    def _count_kinks(self, logged: list[Logged]) -> None:
+    def _count_kinks(self, logged: list[Logged], queries: list[Logged]) -> None:
         tolerance = self.noise(self.max_use * self.radius)
-
-        def near(z: Tensor) -> Tensor:
-            # z = 0 exactly (everything upstream closed, no bias) is closed on both sides.
-            return (z != 0) & ((z.abs() <= tolerance) | ((z > 0) & (z < 1 / self.slope)))
-
         z = _joined(logged)
         # A closed unit is exact up to slope * z = 2^53; beyond, and for NaN, it means nothing.
         if not float(z.amax()) <= self.z_bound:
             self._complain(logged, self.z_bound)
         if not bool((z.abs() <= max(tolerance, 1 / self.slope)).any()):
             return
-        count = int(near(z).sum())
-        if not count:
-            return
-        first = self.near_kink.first
-        for round_, source, value in _each(logged) if first is None else ():
-            units = near(value).nonzero()
-            if len(units):
-                first = (round_, source.layer, int(units[0, -1]) + 1)
-                break
-        self.near_kink = KinkReport(self.near_kink.count + count, first)
+        count, first, asked = 0, self.near_kink.first, _asked_anything(queries)
+        for round_, source, value in _each(logged):
+            value = value[..., : self.units.get(source.layer, value.shape[-1])]
+            near = (value.abs() <= tolerance) | ((value > 0) & (value < 1 / self.slope))
+            # z = 0 exactly is closed on both sides if nothing but zeros was read; else it is a sum that
+            # rounding, ours or the oracle's, may put on either side.
+            if self.exact_zero:
+                read = asked.get((round_, source.place, source.layer))
+                near &= (value != 0) if read is None else (value != 0) | read
+            found = int(near.sum())
+            if found and first is None:
+                first = (round_, source.layer, int(near.nonzero()[0, -1]) + 1)
+            count += found
+        if count:
+            self.near_kink = KinkReport(self.near_kink.count + count, first)
 
     def _complain(self, logged: list[Logged], limit: float) -> None:
         for round_, source, value in _each(logged):
@@ -153,6 +155,15 @@ def _each(logged: list[Logged]) -> Iterator[tuple[int, Watched, Tensor]]:
     for round_, sources, values in logged:
         for source, value in zip(sources, values, strict=True):
             yield round_, source, value
+
+
+def _asked_anything(queries: list[Logged]) -> dict[tuple[int, str, int], Tensor]:
+    """Per (round, step kind, layer): whether any head was asked a number that is not 0, problem by problem."""
+    asked: dict[tuple[int, str, int], Tensor] = {}
+    for round_, source, value in _each(queries):
+        key, some = (round_, source.place, source.layer), (value != 0).any(dim=-1, keepdim=True)
+        asked[key] = some | asked[key] if key in asked else some
+    return asked
 
 
 def out_of_range(source: Watched, unit: int, value: float, radius: float, round_: int) -> str:

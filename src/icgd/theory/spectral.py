@@ -87,6 +87,8 @@ def grid_violations(
             )
     if not (math.isfinite(margin) and margin >= 0):
         found.append(f"`margin` must be a finite number >= 0. Got {margin!r}.")
+    elif margin > 1e100:  # its product with rho must stay representable
+        found.append(f"`margin` must be at most 1e100. Got {margin!r}.")
     if not found and temperature == "spectral" and n_grid < min_grid(rho, margin):
         found.append(
             f"`n_grid` of the spectral head must be >= {min_grid(rho, margin)} for rho={rho}, "
@@ -165,6 +167,15 @@ def score_roundoff(g: GridGeometry, unit_roundoff: float, n_terms: int = 1) -> f
     return unit_roundoff * ((3 + n_terms) * scores + 3)
 
 
+def inflation(relative_error: float) -> float:
+    """By how much at most a weight grows that is off by this in its exponent; infinite for a useless one.
+
+    >>> inflation(0.0), inflation(1e6)
+    (1.0, inf)
+    """
+    return math.exp(relative_error) if relative_error < 700 else math.inf
+
+
 def summing(g: GridGeometry, unit_roundoff: float) -> float:
     """Relative error of a weighted sum over the grid, and of levels not exactly equally spaced.
 
@@ -210,7 +221,7 @@ def head_error_polynomial(
 ) -> tuple[float, float, float]:
     """The bound of `head_error` as c0 + c1 |s| + c2 s^2, for whole vectors of queries."""
     u = unit_roundoff
-    inflate = math.exp(score_roundoff(g, u, n_terms))
+    inflate = inflation(score_roundoff(g, u, n_terms))
     sums = summing(g, u)
     if g.temperature == "hard":
         spread = g.spacing * _hard_distance(g)
@@ -248,7 +259,7 @@ def pairwise_error_polynomial(g: GridGeometry, unit_roundoff: float) -> tuple[fl
     per_sum = (half + 6) + 2 + (2 * g.beta * g.half_width**2 + 2) + 8 * half
     relative = 2 * per_sum + 5
     discretised = g.sigma * gaussian_moments(g.rho, g.margin).mean_error
-    slack = math.exp(u * (relative + 8 * g.beta * g.half_width * g.radius))
+    slack = inflation(u * (relative + 8 * g.beta * g.half_width * g.radius))
     return slack * discretised, slack * relative * u, slack * 8 * g.beta * g.half_width * u
 
 

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 PoolName = Literal["f8", "f4"]
+LARGEST_UNFOLDED = 512 * 2**20
+"""Bytes of a pool above which it is not unfolded: recordings keep to a budget far below it."""
 TYPES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "f4": np.dtype("<f4")}
 
 
@@ -67,23 +69,40 @@ def _deflated(raw: bytes, itemsize: int) -> str:
 def decode(name: PoolName, pool: Any) -> NDArray[Any]:
     """The numbers of a pool; a ValueError says why it cannot be read, and no bomb unfolds.
 
+    Memory is taken for as many numbers as the pool declares, and for none if that is above the limit.
+
     >>> store = ArrayStore(); _ = store.put([1.0, -2.5])
     >>> from icgd.trace.format import Pool
     >>> decode("f8", Pool(**store.pools()["f8"])).tolist()
     [1.0, -2.5]
     """
-    raw, size = base64.b64decode(pool.data, validate=True), pool.count * TYPES[name].itemsize
+    size = pool.count * TYPES[name].itemsize
+    if size > LARGEST_UNFOLDED:
+        raise ValueError(
+            f"it declares {pool.count} numbers; {LARGEST_UNFOLDED // TYPES[name].itemsize} are allowed"
+        )
+    raw = base64.b64decode(pool.data, validate=True)
     if pool.encoding == "deflate":
-        unfolding = zlib.decompressobj()
-        try:
-            raw = unfolding.decompress(raw, size + 1)
-        except zlib.error as error:
-            raise ValueError(f"it does not decompress ({error})") from error
+        raw = _inflated(raw, size)
     if len(raw) != size:
         raise ValueError(f"it holds {len(raw)} bytes or more for {pool.count} numbers")
     if pool.encoding == "deflate":
         raw = np.frombuffer(raw, dtype=np.uint8).reshape(TYPES[name].itemsize, -1).T.tobytes()
     return np.frombuffer(raw, dtype=TYPES[name])
+
+
+def _inflated(raw: bytes, size: int) -> bytes:
+    """At most `size` + 1 bytes; if there are exactly `size`, zlib has compared its checksum of them."""
+    unfolding = zlib.decompressobj()
+    try:
+        content = unfolding.decompress(raw, size + 1)
+        if len(content) == size and not unfolding.eof:
+            content += unfolding.decompress(unfolding.unconsumed_tail, 1)
+    except zlib.error as error:
+        raise ValueError(f"it does not decompress ({error})") from error
+    if len(content) == size and (not unfolding.eof or unfolding.unused_data):
+        raise ValueError("its compressed data do not end where they should")
+    return content
 
 
 def look_up(pools: Mapping[Any, NDArray[Any]], reference: Sequence[Any] | float) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from icgd.atomic import write_text
 from icgd.errors import InvalidFile
-from icgd.trace.arrays import decode
+from icgd.trace.arrays import LARGEST_UNFOLDED, decode
 from icgd.trace.format import FORMAT, Trace
 
 LARGEST = 256 * 2**20
@@ -81,7 +81,7 @@ def parse_trace(text: str, source: str) -> Trace:
 
 def complaints(trace: Trace) -> Iterator[str]:
     """What a schema cannot say: references within their pools, indices within their lists."""
-    counts = {}
+    counts: dict[str, int] = {}
     for name, pool in trace.arrays.items():
         counts[name] = pool.count
         try:
@@ -90,15 +90,18 @@ def complaints(trace: Trace) -> Iterator[str]:
             yield f"pool {name} cannot be read: {error}"
     for where, reference in _references(trace):
         name, place, *shape = reference
-        whole = [place, *shape]
-        if name not in counts or any(
-            not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in whole
-        ):
+        if not isinstance(name, str) or name not in counts or not all(map(_is_size, reference[1:])):
             yield f"{where} is no reference"
         elif place + math.prod(shape) > counts[name]:
             yield f"{where} points behind the end of pool {name}"
+        elif max(reference[1:]) > LARGEST_UNFOLDED:  # beside a 0, which leaves nothing to point to
+            yield f"{where} has an impossible shape"
     yield from _curve_complaints(trace)
     yield from _step_complaints(trace)
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _curve_complaints(trace: Trace) -> Iterator[str]:

@@ -1,42 +1,48 @@
 """Checkpoints: one safetensors file with model, optimizer and random state, replaced as a whole.
 
 A run killed at any moment leaves the last whole checkpoint; started again it repeats the steps after it with
-the same data and the same arithmetic, so it ends in the same weights to the last bit.
+the same data and the same arithmetic, so it ends in the same weights to the last bit. A checksum covers every
+bit of the file that means something.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import secrets
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from icgd._version import __version__
+from icgd.atomic.tensors import DIGEST, read_tensors, write_tensors
 from icgd.errors import InvalidFile
 from icgd.training.config import Config, make_config
 
-FORMAT = "icgd-checkpoint/1"
+FORMAT = "icgd-checkpoint/2"
+WITHOUT_CHECKSUM = "icgd-checkpoint/1"
+"""The format before: it is read with a warning, as nobody can tell whether it is whole."""
 NAME = "checkpoint.safetensors"
 MAY_CHANGE = (
     "train_steps", "save_every_steps", "keep_every_steps", "log_every_steps", "device", "threads",
     "tensorboard", "compile",
 )  # fmt: skip
 """Settings that do not change what a step computes, up to rounding: a run may go on with others."""
+RUNNING = (0.0, 0, math.nan)
+VERSIONS = ("icgd", "torch")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """What was stored.
 
-    step     steps done
-    running  sum and number of the losses since the last one that was logged, and that one
+    step      steps done
+    running   sum and number of the losses since the last one that was logged, and that one
+    versions  of icgd and torch that wrote it; empty in files of the first format
     """
 
     step: int
@@ -45,25 +51,23 @@ class Checkpoint:
     model: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     random: Tensor
+    versions: dict[str, str]
 
 
 def save_checkpoint(
     directory: Path, step: int, config: Config, model: nn.Module, optimizer: torch.optim.Optimizer,
-    *, running: tuple[float, int, float] = (0.0, 0, math.nan), keep: bool = False,
+    *, running: tuple[float, int, float] = RUNNING, keep: bool = False,
 ) -> Path:  # fmt: skip
     """Write beside the last one, then replace it; `keep` leaves a second copy under the step's name."""
-    tensors = {f"model.{k}": v.detach().cpu().contiguous() for k, v in model.state_dict().items()}
+    tensors = {f"model.{k}": v for k, v in model.state_dict().items()}
     tensors |= {f"optimizer.{k}": v for k, v in _flat(optimizer).items()}
     tensors["random"] = torch.get_rng_state()
-    metadata = {
-        "format": FORMAT, "step": str(step), "config": config.to_json(),
-        "running": json.dumps(running),
-    }  # fmt: skip
-    target = directory / NAME
-    _replace(target, tensors, metadata)
+    metadata = _metadata(step, config, running)
     if keep:
-        _replace(directory / f"step_{step}.safetensors", tensors, metadata)
-    return target
+        # First: a run that is killed in between does this step again, and writes both again.
+        _write(directory / f"step_{step}.safetensors", tensors, metadata)
+    _write(directory / NAME, tensors, metadata)
+    return directory / NAME
 
 
 def export_weights(run: Path, target: Path) -> None:
@@ -76,30 +80,23 @@ def export_weights(run: Path, target: Path) -> None:
     config = checkpoint.config.model_copy(update={"out_dir": Config().out_dir})
     tensors = {f"model.{k}": v for k, v in checkpoint.model.items()}
     tensors["random"] = checkpoint.random
-    metadata = {
-        "format": FORMAT, "step": str(checkpoint.step), "config": config.to_json(),
-        "running": json.dumps(checkpoint.running),
+    _write(target, tensors, _metadata(checkpoint.step, config, checkpoint.running))
+
+
+def _metadata(step: int, config: Config, running: tuple[float, int, float]) -> dict[str, str]:
+    return {
+        "format": FORMAT, "step": str(step), "config": config.to_json(),
+        "running": json.dumps(running), "icgd": __version__, "torch": torch.__version__,
     }  # fmt: skip
-    _replace(target, tensors, metadata)
 
 
-def _replace(target: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
+def _write(target: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, str(temporary), metadata=metadata)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, target)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        write_tensors(target, tensors, metadata)
+    except InvalidFile as error:
         raise InvalidFile(
-            f"{target} cannot be written: {reason}. The checkpoint before it is whole; free space and start "
-            "the same command again."
+            f"{error} The checkpoint before it is whole; free space and start the same command again."
         ) from error
-    finally:
-        if temporary.exists():
-            temporary.unlink()
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -109,28 +106,62 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise InvalidFile(
             f"There is no checkpoint {path}. Train one: icgd train CONFIG --set out_dir=DIR."
         )
+    tensors, metadata = read_tensors(path, "checkpoint")
+    _check_format(path, metadata)
     try:
-        with safe_open(str(path), framework="pt") as stored:
-            metadata = stored.metadata() or {}
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise InvalidFile(f"{path} is not a readable checkpoint ({error}).") from error
-    if metadata.get("format") != FORMAT:
-        raise InvalidFile(
-            f"{path} has format {metadata.get('format')!r}; this version reads {FORMAT!r}."
-        )
-    try:
-        step, config = int(metadata["step"]), make_config(json.loads(metadata["config"]), str(path))
-        total, count, last = json.loads(metadata["running"])
-    except (KeyError, ValueError) as error:
+        step, config = _whole(metadata["step"]), _config(metadata["config"], path)
+        running = _running(metadata["running"])
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise InvalidFile(f"{path} does not say what was trained ({error}).") from error
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
     for name, value in tensors.items():
         kind, _, rest = name.partition(".")
-        if kind in parts:
+        if kind in parts and rest:
             parts[kind][rest] = value
-    running = (float(total), int(count), float(last))
-    return Checkpoint(step, running, config, parts["model"], parts["optimizer"], tensors["random"])
+        elif name != "random":
+            raise InvalidFile(f"{path} holds a tensor {name!r} that no checkpoint has.")
+    random = tensors.get("random")
+    if random is None or random.dtype != torch.uint8 or random.dim() != 1:
+        raise InvalidFile(f"{path} holds no state of the random numbers. The file is damaged.")
+    versions = {name: text for name, text in metadata.items() if name in VERSIONS}
+    return Checkpoint(step, running, config, parts["model"], parts["optimizer"], random, versions)
+
+
+def _check_format(path: Path, metadata: Mapping[str, str]) -> None:
+    found = metadata.get("format")
+    if found == FORMAT and DIGEST not in metadata:
+        raise InvalidFile(f"{path} has lost its checksum. The file is damaged or was edited.")
+    if found == WITHOUT_CHECKSUM and DIGEST not in metadata:
+        warnings.warn(
+            f"{path} has format {found!r}, which has no checksum: damage to it cannot be seen. Checkpoints "
+            "written from now on have one.",
+            stacklevel=3,
+        )
+    elif found != FORMAT:
+        raise InvalidFile(f"{path} has format {found!r}; this version reads {FORMAT!r}.")
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ValueError(f"{text[:40]!r} is no number of steps")
+    return int(text)
+
+
+def _config(text: str, path: Path) -> Config:
+    told = json.loads(text)
+    if not isinstance(told, dict):
+        raise ValueError("its configuration is no JSON object")
+    return make_config(told, str(path))
+
+
+def _running(text: str) -> tuple[float, int, float]:
+    told = json.loads(text)
+    numbers = (
+        isinstance(told, list) and len(told) == 3 and all(type(n) in (int, float) for n in told)
+    )
+    if not numbers or type(told[1]) is not int or told[1] < 0:
+        raise ValueError(f"its running mean is {text[:60]!r}")
+    return float(told[0]), told[1], float(told[2])
 
 
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -140,14 +171,37 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
             "The checkpoint holds weights only: no run can go on from it. Begin a new one with its weights: "
             "icgd train CONFIG --from FILE --set out_dir=DIR."
         )
+    state = _optimizer_state(checkpoint, optimizer)
     load_weights(checkpoint, model)
-    made = optimizer.state_dict()
-    state: dict[int, dict[str, Any]] = {}
+    try:
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        torch.set_rng_state(checkpoint.random)
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise InvalidFile(f"The checkpoint does not fit its optimizer: {error}.") from error
+
+
+def _optimizer_state(
+    checkpoint: Checkpoint, optimizer: torch.optim.Optimizer
+) -> dict[int, dict[str, Tensor]]:
+    """What the optimizer keeps of each parameter, by number and name."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
     for name, value in checkpoint.optimizer.items():
         index, _, key = name.partition(".")
+        if not (index.isascii() and index.isdigit() and len(index) < 9 and key):
+            raise InvalidFile(
+                f"The checkpoint's optimizer has a state {name!r} that belongs nowhere."
+            )
+        if int(index) >= len(parameters) or value.shape not in ((), parameters[int(index)].shape):
+            raise InvalidFile(
+                f"The checkpoint does not fit its model: state {name!r} of the optimizer has shape "
+                f"{tuple(value.shape)}."
+            )
         state.setdefault(int(index), {})[key] = value
-    optimizer.load_state_dict({**made, "state": state})
-    torch.set_rng_state(checkpoint.random)
+    kinds = {frozenset(kept) for kept in state.values()}
+    if len(kinds) > 1:
+        raise InvalidFile("The checkpoint's optimizer has lost a part of its state.")
+    return state
 
 
 def load_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
@@ -159,11 +213,13 @@ def load_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
             f"The checkpoint does not fit its model: weight {strange[0]!r} is on one side only."
         )
     for name, value in checkpoint.model.items():
-        if value.shape != expected[name].shape:
+        if (value.shape, value.dtype) != (expected[name].shape, expected[name].dtype):
             raise InvalidFile(
-                f"Weight {name!r} of the checkpoint has shape {tuple(value.shape)}, the model "
-                f"{tuple(expected[name].shape)}."
+                f"Weight {name!r} of the checkpoint has shape {tuple(value.shape)} and {value.dtype}, the "
+                f"model {tuple(expected[name].shape)} and {expected[name].dtype}."
             )
+        if not bool(value.isfinite().all()):
+            raise InvalidFile(f"Weight {name!r} of the checkpoint holds NaN or infinity.")
     model.load_state_dict(checkpoint.model)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 
 from icgd.errors import InvalidFile, InvalidParameter
 from icgd.training.models.config import ModelConfig
+from icgd.training.preset_files import find_config, is_file
+from icgd.training.preset_files import presets as presets
 from icgd.training.schedule import cosine
 from icgd.training.tasks import TaskConfig
 
@@ -116,7 +117,7 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     >>> load_config("noisy_linear_small", ["training.seed=3"]).training.seed
     3
     """
-    path = _find(str(source))
+    path = find_config(str(source))
     data = translate(_merged(path, ()))
     for text in overrides:
         # Each by itself: a name of the other repository must not lose against what the file says.
@@ -142,27 +143,7 @@ def make_config(data: Mapping[str, Any], source: str = "config") -> Config:
         ) from error
 
 
-def presets() -> list[str]:
-    """The names of the presets that come with the package."""
-    folder = resources.files("icgd.training").joinpath("presets")
-    names = [entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml")]
-    return sorted(name.removesuffix(".yaml") for name in names)
-
-
 # -- reading -----------------------------------------------------------------------------------------
-
-
-def _find(source: str) -> Path:
-    path = Path(source)
-    if path.suffix in (".yaml", ".yml") or path.exists():
-        if not path.is_file():
-            raise InvalidFile(f"There is no configuration {path}. Presets: {', '.join(presets())}.")
-        return path
-    if source not in presets():
-        near = difflib.get_close_matches(source, presets(), 1)
-        hint = f" Did you mean {near[0]}?" if near else f" Presets: {', '.join(presets())}."
-        raise InvalidFile(f"There is no preset {source!r}.{hint}")
-    return Path(str(resources.files("icgd.training").joinpath("presets", f"{source}.yaml")))
 
 
 def _merged(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
@@ -189,7 +170,7 @@ def _merged(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for parent in parents or []:
         beside = path.parent / str(parent)
-        found = beside if beside.is_file() else _find(str(parent))
+        found = beside if is_file(beside) else find_config(str(parent))
         whole = _over(whole, _merged(found, (*seen, path)))
     return _over(whole, data)
 
@@ -249,7 +230,12 @@ def translate(data: dict[str, Any]) -> dict[str, Any]:
         task.setdefault("n_dims", model.pop("n_dims"))
     if "task" in training:
         task.setdefault("name", training.pop("task"))
-    for key, value in (training.pop("task_kwargs", None) or {}).items():
+    kwargs = training.pop("task_kwargs", None) or {}
+    if not isinstance(kwargs, Mapping):
+        raise InvalidFile(
+            f"`training.task_kwargs` must hold names and values. Got {str(kwargs)[:60]!r}."
+        )
+    for key, value in kwargs.items():
         task.setdefault(key, value)
     data_kind = training.pop("data", None)
     if data_kind is not None:

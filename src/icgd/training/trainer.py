@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
+from icgd.atomic import only_writer
+from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.training.batch import Batch
 from icgd.training.checkpoints import (
     NAME,
+    RUNNING,
+    Checkpoint,
     check_same_run,
     load_checkpoint,
     load_weights,
@@ -26,11 +29,12 @@ from icgd.training.checkpoints import (
 )
 from icgd.training.config import Config
 from icgd.training.distributed import Group, process_group
+from icgd.training.journal import Journal, check_tracking
 from icgd.training.models.build import build_model
+from icgd.training.sizes import check_training
 from icgd.training.tasks import Task, build_task
 from icgd.training.tasks.base import PairTask
 
-METRICS = "metrics.jsonl"
 Report = Callable[[int, int, float], None]
 
 
@@ -102,16 +106,6 @@ def check_device(name: str, called: str = "training.device") -> None:
         ) from error
 
 
-def training_seconds(directory: Path) -> float:
-    """The time that training took so far, by its metrics; interruptions do not count."""
-    seconds, before = 0.0, 0
-    for text in (directory / METRICS).read_text(encoding="utf-8").splitlines():
-        line = json.loads(text)
-        seconds += (line["step"] - before) / line["steps_per_second"]
-        before = line["step"]
-    return seconds
-
-
 def make_optimizer(config: Config, model: nn.Module) -> torch.optim.Optimizer:
     """The optimizer of a configuration; fused where PyTorch has it, which changes no loss curve."""
     t = config.training
@@ -123,7 +117,7 @@ def make_optimizer(config: Config, model: nn.Module) -> torch.optim.Optimizer:
 
 def train(
     config: Config, *, restart: bool = False, report: Report | None = None,
-    stop_after: int | None = None, weights_of: Path | None = None,
+    stop_after: int | None = None, weights_of: Path | None = None, wait: bool = False,
 ) -> Trained:  # fmt: skip
     """Train, or go on where the run in `config.out_dir` stopped.
 
@@ -131,25 +125,29 @@ def train(
     report      called with (steps done, steps in all, loss) once in a while
     stop_after  stop after so many steps of this call (for tests and time limits)
     weights_of  begin with the weights of this run, unless there is a run to go on with
+    wait        if another process trains in the same directory, wait for it instead of raising DirectoryInUse
     """
     t, directory = config.training, Path(config.out_dir)
     if t.threads is not None:
         torch.set_num_threads(t.threads)
+    check_training(config)
     task = build_task(config.task)
     check_prompts(config, task)
-    with process_group(t.batch_size, t.device) as group:
+    check_tracking(config)
+    with process_group(t.batch_size, t.device) as group, _alone(directory, group, wait):
         torch.manual_seed(t.seed)
         model = build_model(config.model, task.d_x, task.d_y).to(group.device(t.device))
         optimizer = make_optimizer(config, model)
-        start, running = 0, (0.0, 0, math.nan)
+        start, running = 0, RUNNING
         if (directory / NAME).is_file() and not restart:
             checkpoint = load_checkpoint(directory)
             check_same_run(checkpoint, config, directory)
             restore(checkpoint, model, optimizer)
+            _warn_of_other_versions(checkpoint, directory)
             start, running = checkpoint.step, checkpoint.running
         elif weights_of is not None:
             load_weights(load_checkpoint(weights_of), model)
-        with _Journal(directory, start, config, group) as journal:
+        with Journal(directory, start, config, group.leads) as journal:
             run = _Run(config, task, group, model, optimizer, journal, report)
             run.total, run.count, run.loss = running
             run.saved = start or -1
@@ -160,12 +158,30 @@ def train(
         return Trained(model, config, directory, max(start, end), run.loss, group.leads)
 
 
+@contextmanager
+def _alone(directory: Path, group: Group, wait: bool) -> Iterator[None]:
+    """No other process trains in the directory; one of the group holds it for all."""
+    with only_writer(directory, wait=wait) if group.leads else nullcontext():
+        group.barrier()  # nobody reads a checkpoint before
+        yield
+
+
+def _warn_of_other_versions(checkpoint: Checkpoint, directory: Path) -> None:
+    before = checkpoint.versions.get("torch", torch.__version__)
+    if before != torch.__version__:
+        warnings.warn(
+            f"{directory} was trained with torch {before} so far and goes on with {torch.__version__}: its "
+            "weights may differ in rounding from those of a run that was not interrupted.",
+            stacklevel=3,
+        )
+
+
 class _Run:
     """The loop's body and what it counts."""
 
     def __init__(
         self, config: Config, task: Task, group: Group, model: nn.Module,
-        optimizer: torch.optim.Optimizer, journal: _Journal, report: Report | None,
+        optimizer: torch.optim.Optimizer, journal: Journal, report: Report | None,
     ) -> None:  # fmt: skip
         self.config, self.task, self.group, self.journal = config, task, group, journal
         self.model, self.optimizer, self.report = model, optimizer, report
@@ -221,6 +237,7 @@ class _Run:
             # An infinite gradient under a finite loss: the checkpoint before must stay.
             raise AssumptionViolated(self._diverged(done - 1, math.nan))
         if self.group.leads:
+            self.journal.sync()
             every = self.config.training.keep_every_steps
             save_checkpoint(
                 Path(self.config.out_dir), done, self.config, self.model, self.optimizer,
@@ -232,13 +249,18 @@ class _Run:
 
     def _diverged(self, step: int, value: float) -> str:
         directory = Path(self.config.out_dir)
-        there = "the last good checkpoint is kept"
-        if not (directory / NAME).is_file():
-            there = "no checkpoint had been written"
+        rate = f"--set training.learning_rate={self.config.training.learning_rate / 2:g}"
+        if (directory / NAME).is_file():
+            there = (
+                "the last good checkpoint is kept. Go on from it with a smaller step in another directory: "
+                f"icgd train ... --from {directory} {rate} --set out_dir=..."
+            )
+        else:
+            there = (
+                f"there is no checkpoint yet. Begin anew with a smaller step: icgd train ... {rate}"
+            )
         return (
-            f"The loss of step {step + 1} is {value}: training diverged; {there}. Go on from it with a smaller "
-            f"step in another directory: icgd train ... --from {directory} --set training.learning_rate="
-            f"{self.config.training.learning_rate / 2:g} --set out_dir=..., or clip gradients "
+            f"The loss of step {step + 1} is {value}: training diverged; {there}, or clip gradients "
             "(training.grad_clip=1)."
         )
 
@@ -253,67 +275,3 @@ class _Loss(nn.Module):
     def forward(self, xs: Tensor, ys: Tensor, kind: Any, counted: Tensor | None) -> Tensor:
         loss: Tensor = self.model.loss(Batch(xs, ys, kind, counted))  # type: ignore[operator]
         return loss
-
-
-class _Journal:
-    """metrics.jsonl: one line per logged step; lines after the checkpoint a run goes on from are dropped."""
-
-    def __init__(self, directory: Path, start: int, config: Config, group: Group) -> None:
-        self.path, self.start = directory / METRICS, start
-        self.config, self.leads = config, group.leads
-        self._file: Any = None
-        self._board: Any = None
-
-    def __enter__(self) -> _Journal:
-        if not self.leads:
-            return self
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            kept = [line for line in self._lines() if line["step"] <= self.start]
-            temporary = self.path.with_name(f".{self.path.name}.tmp")
-            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
-            os.replace(temporary, self.path)
-            self._file = self.path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise InvalidFile(
-                f"{self.path} cannot be written: {error.strerror or error}."
-            ) from error
-        if self.config.training.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            # Steps after the checkpoint are done again: what the board has of them is dropped.
-            place, again = str(self.path.parent / "tensorboard"), self.start + 1
-            self._board = SummaryWriter(place, purge_step=again if self.start else None)
-        return self
-
-    def _lines(self) -> list[dict[str, Any]]:
-        if not self.path.is_file() or not self.start:
-            return []
-        found = []
-        for text in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                line = json.loads(text)
-            except ValueError:
-                continue  # a line that was being written when the process was killed
-            if isinstance(line, dict) and "step" in line:
-                found.append(line)
-        return found
-
-    def write(self, **line: Any) -> None:
-        """One line, and the same numbers for TensorBoard if it is wanted."""
-        try:
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
-        except OSError as error:
-            raise InvalidFile(
-                f"{self.path} cannot be written: {error.strerror or error}. The last checkpoint is whole; free "
-                "space and start the same command again."
-            ) from error
-        if self._board is not None:
-            for name in ("loss", "lr"):
-                self._board.add_scalar(name, line[name], line["step"])
-
-    def __exit__(self, *error: object) -> None:
-        for open_ in (self._file, self._board):
-            if open_ is not None:
-                open_.close()

@@ -15,6 +15,7 @@ from icgd.reference.least_squares import (
     newton_weights,
 )
 from icgd.verification import algo_newton_printed as printed
+from icgd.verification import algo_readings as readings
 from icgd.verification.algo_newton_printed import DOUBLE, Case, columns, gaussian, newton_bound
 from icgd.verification.theorem_table import Row, checks, judge
 
@@ -63,6 +64,7 @@ def equation_4() -> Row:
         measured=float((run.weights - best).norm()),
         bound=left + bound * float(case.y.norm()),
         also=max(map(abs, ours[1:])) < 1e-12,
+        errata=("ALGO N1",),
     )
 
 
@@ -72,14 +74,16 @@ def lemma_a4() -> Row:
 
     Statement: [ALGO] Lemma A.4
 
-    Differs from the paper: the feed-forward layer doubles, weight -1/2 on the attention, queries are 0 on
-    tokens that ask.
+    Differs from the paper: attention writes into the row of M x, with weight -1/2, and the feed-forward layer
+    doubles; from a row of its own c M S M x needs no such weight. Queries are 0 on tokens that ask.
     """
-    case, start = gaussian(5, 20, 0), 6
+    case, start, (C, c) = gaussian(5, 20, 0), 6, (31.9, 1e-5)
     u, after = (exact_columns(case, 1.0, k) for k in (start, start + 1))
-    readings = {
-        sign: relative(printed.printed_step(case, u, 31.9, 1e-5, sign), after) for sign in (1.0, -1.0)
+    added = {
+        sign: relative(printed.printed_step(case, u, C, c, sign), after) for sign in (1.0, -1.0)
     }  # fmt: skip
+    apart = readings.newton_columns(case, 1 / case.size**2, start + 1, c=c, C=C)
+    near = relative(apart[:-1], after)
     prompts = [case, gaussian(5, 20, 1)]
     off, fine = (printed.misfit(prompts, which) for which in ("loop query", "loop value"))
     results = {}
@@ -94,15 +98,21 @@ def lemma_a4() -> Row:
     return judge(
         "Lemma A.4",
         "two heads return c M_k S M_k x_i, weight 1/c gives M_{k+1} x_i; the query of x_test is c x_test",
-        refuted=min(readings.values()) > 0.1 and off > 1e-3 and fine < 1e-9,
-        counterexample=f"step {start} of d=5, N=20: added to the stream that is (M + M S M) x, off by "
-        f"{readings[1.0]:.2g}, with the other sign (M - M S M) x, off by {readings[-1.0]:.2g}: M_k x comes in "
-        f"once. No matrix makes the printed query: the best one misses it by {off:.2g} on two prompts",
+        refuted=min(added.values()) > 0.1 and off > 1e-3 and fine < 1e-9,
+        counterexample=f"step {start} of d=5, N=20: added to M x itself that is (M + M S M) x, off by "
+        f"{added[1.0]:.2g}, with the other sign (M - M S M) x, off by {added[-1.0]:.2g}; in a row of its "
+        f"own, with a ReLU layer, {start + 1} steps are {near:.0e} off. No matrix makes the query at "
+        f"x_test (misses it by {off:.2g} on two prompts); with 0 there x_test receives "
+        f"{float(apart[-1].abs().max()):g}",
         corrected="u - 1/2 sum_j u_j <x_j, u>, then doubled; one step, spectral (sym "
-        f"{results['sym'][0]:.0e}, four {results['four'][0]:.0e}, printed heads {results['printed'][0]:.0e})",
+        f"{results['sym'][0]:.0e}, four {results['four'][0]:.0e}, printed heads "
+        f"{results['printed'][0]:.0e})",
         measured=results["spectral"][0],
         bound=results["spectral"][1],
-        also=all(error <= bound for error, bound in results.values()),
+        also=all(error <= bound for error, bound in results.values())
+        and near < 10 * c
+        and not apart[-1].any(),
+        errata=("ALGO N4", "ALGO N5"),
     )
 
 
@@ -144,7 +154,6 @@ def superlinear() -> Row:
         measured=off[worst],
         bound=room[worst],
         also=left[-1] < 1e-12,
-        documented="holds",
     )
 
 
@@ -154,7 +163,9 @@ def theorem_41() -> Row:
 
     Statement: [ALGO] Theorem 4.1
 
-    Differs from the paper: queries are masked and gated; the spectral mode has one more layer for that.
+    Differs from the paper: queries are masked and gated, for the prompt has one row of x (its own is lost
+    in the text); the spectral mode has one more layer for that. X must have full rank, for the sake of
+    rounding.
     """
     case = gaussian(20, 40, 0)
     exact = newton_weights(case.X, case.y, 1 / case.size**2, STEPS)
@@ -163,6 +174,12 @@ def theorem_41() -> Row:
     counted = abs(
         printed.query_among_examples(case) - float(case.query[0] @ least_squares(case.X, case.y))
     )
+    small, c = gaussian(5, 20, 0), 1e-5
+    M_0 = readings.newton_columns(small, 1 / small.size**2, 0, c=c, C=31.9)[:-1]
+    held = relative(M_0, exact_columns(small, 1.0, 0))
+    doubled = printed.off_row_space(small, (20, 28))
+    # The alpha that suits `small`, met by data three times as large.
+    wide = (Case(3 * small.X, small.y, small.query).size / small.size) ** 2
     errors, bounds, answers = {}, {}, {}
     for mode in LIMITS:
         program = case.program(1.0, mode)
@@ -175,12 +192,16 @@ def theorem_41() -> Row:
     return judge(
         "Theorem 4.1",
         "pre: values x_i on examples and 0 on x_test, a linear image of a prompt with one row for x",
-        refuted=start > 1e-3 and counted > 1e-3,
-        counterexample=f"no matrix makes these values: the best is off by {start:.2g} on two prompts. Taken "
-        f"as linear, x_test is an example with label 0: its prediction is off by {counted:.2g} (d=20, N=40)",
+        refuted=start > 1e-3 and counted > 1e-3 and wide > 2 and doubled[1] > 100 * doubled[0],
+        counterexample=f"from one row of x no matrix makes these values: the best is off by {start:.2g} on "
+        f"two prompts, and x_test counted as an example moves its prediction by {counted:.2g} (d=20, "
+        f"N=40); with x in the row of M x at the start TF_pre is {held:.0e} off. alpha is part of the "
+        f"weights: with three times the data alpha |S|^2 = {wide:.0f}. Rank 2 of 5: rounding off the row "
+        f"space grows from {doubled[0]:.0e} to {doubled[1]:.0e} between steps 20 and 28",
         corrected=f"masked and gated; prediction after {STEPS} steps, d=20, N=40 (sym {errors['sym']:.0e}, "
         f"four {errors['four']:.0e}, printed heads {errors['printed']:.0e})",
         measured=errors["spectral"],
         bound=bounds["spectral"],
-        also=within and errors["sym"] <= PREDICTION,
+        also=within and errors["sym"] <= PREDICTION and held < 10 * c,
+        errata=("ALGO N2", "ALGO N3", "ALGO N6"),
     )

@@ -127,6 +127,16 @@ def query_among_examples(case: Case) -> float:
     return float(case.query[0] @ torch.linalg.lstsq(X, y.unsqueeze(-1)).solution[:, 0])
 
 
+def off_row_space(case: Case, steps: tuple[int, ...]) -> list[float]:
+    """Error of M_k x_i on data of rank 2 after so many steps, mode "sym": over the reals it would go to 0."""
+    g = torch.Generator().manual_seed(3)
+    plane = torch.randn(2, case.X.shape[1], generator=g, dtype=DOUBLE) / 2
+    flat = Case(case.X[:, :2] @ plane, case.y, case.query)
+    made = columns(flat.program(1.0, "sym"), flat, max(steps))
+    best = torch.linalg.pinv(flat.X).T
+    return [float((made[k] - best).norm()) for k in steps]
+
+
 # -- Lemma A.4 ------------------------------------------------------------------------------------
 
 

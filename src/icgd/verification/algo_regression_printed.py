@@ -164,6 +164,16 @@ def leftover(n: int, beta: float, C: float, seed: int = 0) -> float:
     return abs(float((y @ torch.softmax(beta * codes @ codes.T, dim=0))[-1])) * math.exp(C)
 
 
+def copy_error(case: Case, inverse_temperature: float) -> float:
+    """How far the labels that the copy layer brings to x tokens are from the right ones."""
+    n = len(case.X)
+    codes = binary_codes(n + 1).to(DOUBLE).repeat_interleave(2, dim=0)
+    y = case.Y.new_zeros(2 * n + 2)
+    y[1 : 2 * n : 2] = case.Y[:, 0]
+    brought = 2 * y @ torch.softmax(inverse_temperature * codes @ codes.T, dim=0)
+    return float((brought[0 : 2 * n : 2] - case.Y[:, 0]).abs().max())
+
+
 # -- ridge ----------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from icgd.constructions.loop_parts import SHARP
 from icgd.problems import Autoregression, MLPChain
 
 DOUBLE = torch.float64
+Layers = Literal["he", "default"]
 
 
 def descend(features: Tensor, targets: Tensor, lr: float, steps: int) -> Tensor:
@@ -91,9 +93,12 @@ class SeriesCase:
 
 def noisy_series(
     d: int, q: int, n_steps: int, hidden: tuple[int, ...], seed: int, *, noise: float = 1.0,
-    scale: float | None = 0.5,
+    scale: float | None = 0.5, layers: Layers = "he",
 ) -> SeriesCase:  # fmt: skip
-    """Section 5.1's series; `scale` is |A|, None for its A ~ N(0, I).
+    """Section 5.1's series.
+
+    scale   |A|, None for its A ~ N(0, I)
+    layers  the scale of phi, which it does not print: He's, or the default of torch.nn.Linear
 
     The radius is the one its windows have.
     """
@@ -102,25 +107,39 @@ def noisy_series(
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=DOUBLE)
 
+    def even(*shape: int) -> Tensor:
+        return 2 * torch.rand(*shape, generator=generator, dtype=DOUBLE) - 1
+
     widths = (q * d, *hidden)
-    layers = [(normal(b, a) * (2 / a) ** 0.5, 0.1 * normal(b)) for a, b in pairwise(widths)]
-    problem = Autoregression(d, q, n_steps, representation=layers)
+    if layers == "he":
+        made = [(normal(b, a) * (2 / a) ** 0.5, 0.1 * normal(b)) for a, b in pairwise(widths)]
+    else:
+        made = [(even(b, a) / a**0.5, even(b) / a**0.5) for a, b in pairwise(widths)]
+    problem = Autoregression(d, q, n_steps, representation=made)
     A = normal(d, problem.n_representation)
     if scale is not None:
         A = scale * A / torch.linalg.matrix_norm(A, 2)
     x = [normal(d) for _ in range(q)]
     while len(x) < n_steps + 2:
         x.append(A @ problem.phi(torch.cat(x[-q:])) + noise * normal(d))
-    made = torch.stack(x)
-    sizes = problem.phi(problem.windows(made[:-1])).norm(dim=-1)
+    series = torch.stack(x)
+    sizes = problem.phi(problem.windows(series[:-1])).norm(dim=-1)
     problem = replace(problem, x_radius=1.05 * float(sizes.max()))
-    return SeriesCase(problem, made[:-1], made[-1])
+    return SeriesCase(problem, series[:-1], series[-1])
 
 
-def waves(n_steps: int, frequencies: tuple[float, ...] = (1.2, 1.9)) -> SeriesCase:
-    """Cosines, which obey x_{t+1} = 2 cos(w) x_t - x_{t-1} exactly, as a series of order 2."""
-    t = torch.arange(n_steps + 2, dtype=DOUBLE).unsqueeze(1)
-    x = torch.cos(t * torch.tensor(frequencies, dtype=DOUBLE) + 0.3)
+def waves(
+    n_steps: int, frequencies: tuple[float, ...] = (1.2, 1.9), *, at_rest: bool = False
+) -> SeriesCase:
+    """Cosines, which obey x_{t+1} = 2 cos(w) x_t - x_{t-1} exactly, as a series of order 2.
+
+    at_rest  whether the recurrence holds from x_{-1} = 0 on: sines of w (t + 1)
+    """
+    t, w = (
+        torch.arange(n_steps + 2, dtype=DOUBLE).unsqueeze(1),
+        torch.tensor(frequencies, dtype=DOUBLE),
+    )
+    x = torch.sin((t + 1) * w) if at_rest else torch.cos(t * w + 0.3)
     problem = Autoregression(len(frequencies), 2, n_steps)
     return SeriesCase(problem, x[:-1], x[-1])
 
@@ -186,6 +205,7 @@ def next_states(case: ChainCase, phase: int) -> dict[str, Tensor]:
 
     as_if_linear  s^{l+1} = W s^l taken at its word: states are fitted as they are
     whole_network its phi, the L-layer network, applied to the states that are fitted
+    first_layers  phi is the network's first l layers, applied to the inputs x
     corrected     targets are what the activation was applied to
     """
     states, targets = case.pairs(phase)
@@ -193,10 +213,14 @@ def next_states(case: ChainCase, phase: int) -> dict[str, Tensor]:
     deep, deep_asked = states, asked
     for W in case.weights:
         deep, deep_asked = leaky_relu(deep @ W.T, slope), leaky_relu(W @ deep_asked, slope)
+    early, early_asked = case.chains[:, 0], case.test[0]
+    for W in case.weights[:phase]:
+        early, early_asked = leaky_relu(early @ W.T, slope), leaky_relu(W @ early_asked, slope)
     raw = case.chains[:, phase + 1]
     pairs = {
         "as_if_linear": (states, raw, asked),
         "whole_network": (deep, targets, deep_asked),
+        "first_layers": (early, targets, early_asked),
         "corrected": (states, targets, asked),
     }
     return {name: leaky_relu(minimiser(f, y) @ q, slope) for name, (f, y, q) in pairs.items()}

@@ -60,6 +60,7 @@ def definition_3() -> Row:
         measured=ratio,
         bound=1.0 + 1e-9,
         also=all(refused(name) for name in LACKING),
+        errata=("BRIDGE B1",),
     )
 
 
@@ -114,6 +115,7 @@ def assumption_1() -> Row:
         f"resolutions of its norm {fine:.4f} apart by",
         measured=abs(coarse - fine),
         bound=1e-8,
+        errata=("BRIDGE B2",),
     )
 
 
@@ -158,4 +160,5 @@ def lemma_5() -> Row:
         "not shown: the lemma for every f. Largest ratio to n^-1/2 from 24 units on",
         measured=worst,
         bound=1.0,
+        errata=("BRIDGE B1", "BRIDGE B10"),
     )

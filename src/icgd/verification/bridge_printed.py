@@ -19,7 +19,7 @@ from icgd.constructions.forward_mode import ForwardBuilder
 from icgd.constructions.stack_layout import rows_of
 from icgd.gadgets.feature_fit import UNITS, FeatureFit, fit_features
 from icgd.gadgets.slope_product import fit_slope_product
-from icgd.nn.head_family import Feature, HeadFamily
+from icgd.nn.head_family import ACTIVATIONS, Feature, HeadFamily
 from icgd.nn.stack import AttentionSublayer, MlpSublayer, Stack, unwatched
 from icgd.problems import GD, Network, Weights
 from icgd.problems.activations import Activation
@@ -114,6 +114,21 @@ def swapped(feature: Feature) -> Feature:
     return replace(feature, query=feature.key, key=feature.query)
 
 
+def matrix_form(family: HeadFamily, tokens: Tensor) -> Tensor:
+    """What heads add to every token by the first display of Definition 1, tokens as columns of H.
+
+    Statement: [BRIDGE] Definition 1
+
+    1/N sum_m (V_m H) sigma((Q_m H)^T (K_m H)): in column i the query is that of token j and the key that of i.
+
+    Differs from the paper: no, but for an opening bracket.
+    """
+    H, act = tokens.mT, ACTIVATIONS[family.activation]
+    Q, K, V = family.matrices(range(family.n_heads), tokens.shape[-1])
+    scores = act((Q @ H).mT @ (K @ H))
+    return ((V @ H) @ scores).sum(dim=0).mT / len(tokens)
+
+
 # -- forward heads --------------------------------------------------------------------------------
 
 
@@ -134,12 +149,15 @@ def forward_heads(case: Case, p: int, *, printed: bool) -> HeadFamily:
     return b.family([argument, b.constant(len(units))], b.value, source, target)
 
 
-def forward_values(case: Case, *, printed: bool) -> list[Tensor]:
-    """z_2 .. z_n in every token."""
+def forward_values(case: Case, *, printed: bool, by_matrix: bool = False) -> list[Tensor]:
+    """z_2 .. z_n in every token; by_matrix: by the matrix form of Definition 1, not by that with columns."""
     tokens = case.tokens()
     for p in range(1, case.network.n_layers):
-        heads = AttentionSublayer({"out": forward_heads(case, p, printed=printed)})
-        tokens = heads.sparse(tokens, unwatched)
+        heads = forward_heads(case, p, printed=printed)
+        if by_matrix:
+            tokens = tokens + matrix_form(heads, tokens)
+        else:
+            tokens = AttentionSublayer({"out": heads}).sparse(tokens, unwatched)
     layout = case.builder.layout
     return [tokens[:, layout.index(f"z{p}")] for p in range(2, case.network.n_layers + 1)]
 
@@ -203,13 +221,16 @@ def product_fit(radius: float, attention: str, n_units: int) -> FeatureFit:
     return fit_slope_product(HALF_SQUARE, radius, radius, n_units, attention)
 
 
-def last_heads(case: Case, *, printed: bool, factor: float | None = None) -> Tensor:
+def last_heads(
+    case: Case, *, printed: bool, factor: float | None = None, by_matrix: bool = False
+) -> Tensor:
     """The last matrix after the last attention layer, token by token, (tokens, K_n, K_{n-1}).
 
     Statement: [BRIDGE] Theorem 2
 
     printed  g on the query side and d pred / dw on the key side; else both on the key side
     factor   of a value; -lr (N+1)/(2N) unless given
+    by_matrix  by the matrix form of Definition 1
 
     Differs from the paper: it prints -lr (N+1)/N.
     """
@@ -225,7 +246,8 @@ def last_heads(case: Case, *, printed: bool, factor: float | None = None) -> Ten
     scale = b.rate if factor is None else factor
     fit = product_fit(8.0, b.o.attention, 200)
     heads = b.family(features, fit, b.ones(units), last.reshape(-1, 1), scale)
-    return (tokens + heads.sparse(tokens, unwatched))[:, last]
+    added = matrix_form(heads, tokens) if by_matrix else heads.sparse(tokens, unwatched)
+    return (tokens + added)[:, last]
 
 
 def gradient_of_last(case: Case) -> Tensor:

@@ -1,11 +1,12 @@
 """Checkers for Sections 2 and 3 of [BRIDGE]: heads as printed, then the corrected stack.
 
 The parts of Appendix A follow in bridge_appendix; Definition 3, Assumption 1, the lemmas and Theorems 3
-and 4 are checked in bridge_fits and bridge_resources. docs/errata_bridge.md tells the same story in prose.
+and 4 are checked in bridge_fits and bridge_resources. docs/errata_bridge.md explains what fails.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import torch
@@ -15,7 +16,7 @@ from icgd.nn.attention import attention
 from icgd.nn.head_family import ACTIVATIONS
 from icgd.nn.stack import MlpSublayer, unwatched
 from icgd.reference.sgd import torch_network
-from icgd.theory.bridge_orders import printed_layers
+from icgd.theory.bridge_counts import printed_layers
 from icgd.verification import bridge_printed as printed
 from icgd.verification.bridge_printed import Case, far, make_case, spread
 from icgd.verification.theorem_table import Row, checks, judge
@@ -34,9 +35,13 @@ def checked(
 
 
 def worst_of(checks_: list[StackCheck]) -> tuple[float, float, bool]:
-    """The check nearest to its bound, and whether all passed."""
+    """The check nearest to its bound, and whether all lie within theirs and some would have noticed more.
+
+    Coarse fits (ReLU heads) keep their bounds, but may be inconclusive: these exceed the update.
+    """
     worst = max(checks_, key=lambda c: c.max_round_error / c.round_bound)
-    return worst.max_round_error, worst.round_bound, all(c.passed for c in checks_)
+    within = all(c.verdict != "failed" for c in checks_) and any(c.passed for c in checks_)
+    return worst.max_round_error, worst.round_bound, within
 
 
 # -- Section 2 ------------------------------------------------------------------------------------
@@ -48,9 +53,9 @@ def definition_1() -> Row:
 
     Statement: [BRIDGE] Definition 1
 
-    Differs from the paper: no, but for a bracket.
+    Differs from the paper: the form with columns; the matrix form has the roles of Q and K exchanged.
     """
-    worst, size = 0.0, 0.0
+    worst, size, apart = 0.0, 0.0, math.inf
     draw = torch.Generator().manual_seed(0)
     for sigma in ACTIVATIONS.values():
         H = torch.randn(5, 7, generator=draw, dtype=torch.float64)
@@ -63,15 +68,19 @@ def definition_1() -> Row:
                     score = sigma((Q[m] @ H[i]) @ (K[m] @ H[j]))
                     by_hand[i] += score * (V[m] @ H[j]) / 5
         worst, size = max(worst, far(found, by_hand)), max(size, float(by_hand.abs().max()))
+        scores = sigma((Q @ H.T).mT @ (K @ H.T))
+        matrix = H + ((V @ H.T) @ scores).sum(dim=0).T / 5
+        apart = min(apart, far(matrix, by_hand))
     return judge(
         "Definition 1",
-        "h_i + 1/N sum over heads and tokens of sigma(<Q h_i, K h_j>) V h_j",
-        refuted=worst > 1e-12,
-        counterexample="none; sum by sum for 3 activations, 4 heads, 5 tokens",
-        corrected="the attention every stack uses",
+        "H + 1/N sum_m (V H) sigma((Q H)^T (K H)), and for column i h_i + 1/N sum sigma(<Q h_i, K h_j>) V h_j",
+        refuted=apart > 0.01,
+        counterexample="column i of the first is the sum of sigma(<Q h_j, K h_i>) V h_j: with random matrices "
+        f"the two forms differ by {apart:.2g} or more, for 3 activations, 4 heads, 5 tokens",
+        corrected="the form with columns, sum by sum, against the attention every stack uses",
         measured=worst,
         bound=4 * 7 * 7 * U * size,
-        documented="holds",
+        errata=("BRIDGE T10",),
     )
 
 
@@ -98,7 +107,6 @@ def definition_2() -> Row:
         corrected="ReLU in all of them: with another sigma masks and projections are not exact (T1, T7)",
         measured=measured,
         bound=4 * U * float(tokens.abs().max()),
-        documented="holds",
     )
 
 
@@ -124,7 +132,6 @@ def definition_4() -> Row:
         corrected="icgd.Network(widths, activation, bias=False)",
         measured=worst,
         bound=64 * U,
-        documented="holds",
     )
 
 
@@ -162,6 +169,7 @@ def assumption_2() -> Row:
         corrected="W a box, w - relu(w - b) + relu(-w - b): exact",
         measured=max(far(by_relu, w.clamp(-1, 1)), far(made, tokens[:, index].clamp(-1.5, 1.5))),
         bound=0.0,
+        errata=("BRIDGE T1",),
     )
 
 
@@ -190,6 +198,7 @@ def theorem_1() -> Row:
     case = make_case((3, 4, 1))
     exact = case.outputs()[-1]
     (wrong,), (right,) = (printed.forward_values(case, printed=p) for p in (True, False))
+    (other,) = printed.forward_values(case, printed=True, by_matrix=True)
     found = [checked((3, 4, 1), kind) for kind in ("tanh", "sigmoid", "relu")]
     measured, bound, passed = worst_of(found)
     return judge(
@@ -197,8 +206,8 @@ def theorem_1() -> Row:
         "two layers make a step with error eta eps; heads hold a in the query and x_j in the key",
         refuted=spread(wrong) < 1e-14 and far(wrong, exact) > 0.1 and far(right, exact) < 1e-9,
         counterexample=f"(3, 4, 1), 20 examples: every token gets the mean of all predictions (spread "
-        f"{spread(wrong):.0e}), off by {far(wrong, exact):.2f}; with query and key exchanged "
-        f"{far(right, exact):.0e}",
+        f"{spread(wrong):.0e}), off by {far(wrong, exact):.2f}; with query and key exchanged, or by the matrix "
+        f"form of Definition 1, {max(far(right, exact), far(other, exact)):.0e}",
         corrected="2 layers, 200 units a fit, one step: "
         + ", ".join(
             f"{kind} {c.max_round_error:.0e} <= {c.round_bound:.0e}"
@@ -206,7 +215,8 @@ def theorem_1() -> Row:
         ),
         measured=measured,
         bound=bound,
-        also=passed and case.n_layers == 2,
+        also=passed and case.n_layers == 2 and far(other, exact) < 1e-9,
+        errata=("BRIDGE T6",),
     )
 
 
@@ -239,6 +249,7 @@ def remark_1() -> Row:
         corrected="z - relu(z) + relu(-z): what changes outside w",
         measured=kept,
         bound=0.0,
+        errata=("BRIDGE T2",),
     )
 
 
@@ -251,10 +262,13 @@ def theorem_2() -> Row:
 
     Statement: [BRIDGE] Theorem 2
 
-    Differs from the paper: n layers; query side, key side; heads of order n K^3 M.
+    Differs from the paper: n layers; query side, key side. "Theorem 2, heads" has the number of heads.
     """
     shapes = ((3, 4, 4, 1), (2, 3, 3, 3, 1))
-    wrong = {w: _forward_errors(make_case(w)) for w in shapes}
+    wrong, other = (
+        {w: _forward_errors(make_case(w), by_matrix=by_matrix) for w in shapes}
+        for by_matrix in (False, True)
+    )
     found = {(w, kind): checked(w, kind) for w in shapes for kind in ("tanh", "sigmoid", "relu")}
     measured, bound, passed = worst_of(list(found.values()))
     layers = all(make_case(w).n_layers == len(w) - 1 for w in shapes)
@@ -265,19 +279,21 @@ def theorem_2() -> Row:
         counterexample="; ".join(
             f"{w}: all tokens get one value (spread {same:.0e}), off by {off:.2f}"
             for w, (same, off) in wrong.items()
-        ),
+        )
+        + f"; by the matrix form of Definition 1 off by {max(off for _, off in other.values()):.0e}",
         corrected="n layers, 200 units a fit, one step: "
         + ", ".join(
             f"n={len(w) - 1} {kind} {c.max_round_error:.0e}" for (w, kind), c in found.items()
         ),
         measured=measured,
         bound=bound,
-        also=passed and layers,
+        also=passed and layers and all(off < 1e-9 for _, off in other.values()),
+        errata=("BRIDGE T6",),
     )
 
 
-def _forward_errors(case: Case) -> tuple[float, float]:
-    values = printed.forward_values(case, printed=True)
+def _forward_errors(case: Case, *, by_matrix: bool) -> tuple[float, float]:
+    values = printed.forward_values(case, printed=True, by_matrix=by_matrix)
     exact = case.outputs()[1:]
     return max(map(spread, values)), max(far(v, z) for v, z in zip(values, exact, strict=True))
 
@@ -288,7 +304,7 @@ def remark_2() -> Row:
 
     Statement: [BRIDGE] Remark 2
 
-    Differs from the paper: n; derivatives run beside the values, nothing is computed again.
+    Differs from the paper: fewer, n; derivatives run beside the values, nothing is computed again.
     """
     depths = range(2, 7)
     found = []
@@ -299,14 +315,13 @@ def remark_2() -> Row:
     measured, bound, passed = worst_of([check for _, check in found])
     return judge(
         "Remark 2",
-        "a_n = a_{n-1} + O(n) layers are required, of order n^2",
-        refuted=all(
-            made < printed_layers(n) for n, (made, _) in zip(depths, found, strict=True) if n > 2
-        ),
-        counterexample="counted, a_2 = 2 and n + 1 more at each n: "
+        "the layers required in Theorem 2, a_n = a_{n-1} + O(n), are of order n^2",
+        refuted=any(made > printed_layers(n) for n, (made, _) in zip(depths, found, strict=True)),
+        counterexample="none: an upper bound. Counted with a_2 = 2 and n + 1 more at each n "
         + ", ".join(str(printed_layers(n)) for n in depths)
-        + "; run: "
-        + ", ".join(str(made) for made, _ in found),
+        + "; forward mode takes "
+        + ", ".join(str(made) for made, _ in found)
+        + ". Read as 'no fewer will do' it would fail",
         corrected="n layers for n = 2..6, one step",
         measured=measured,
         bound=bound,

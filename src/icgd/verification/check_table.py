@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from icgd.verification.judgement import Outcome
+
 if TYPE_CHECKING:
     from icgd.verification.verify_network import Check
 
 
 class ShortCheck:
-    """A check that says what matters in one line; everything else is in its fields and its table."""
+    """A check that says what matters in one line; everything else is in its fields and its table.
+
+    verdict  "passed"; "failed": something lies outside its bound; "inconclusive": nothing does, but the
+             bounds are too large to show anything, and `notes` says why (verification/judgement.py)
+    """
+
+    verdict: Outcome
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything lies within bounds that mean something."""
+        return self.verdict == "passed"
 
     def __repr__(self) -> str:
         told = vars(self)
@@ -22,12 +35,17 @@ class ShortCheck:
             if told.get(name) == told.get(name)  # NaN: there is none
         ]
         rounds = f"{len(told['rounds']):,} rounds"
-        return f"{type(self).__name__}(passed={told['passed']}, {', '.join(numbers)}, {rounds})"
+        return f"{type(self).__name__}(verdict={self.verdict!r}, {', '.join(numbers)}, {rounds})"
+
+
+def table_title(verdict: Outcome) -> str:
+    """The heading of a verdict's table."""
+    return "icgd verify: " + (verdict if verdict == "passed" else verdict.upper())
 
 
 def check_table(check: Check) -> Table:
     """What was measured, what was promised, and whether it holds."""
-    table = Table(title="icgd verify: " + ("passed" if check.passed else "FAILED"))
+    table = Table(title=table_title(check.verdict))
     table.add_column("what")
     table.add_column("measured", justify="right")
     table.add_column("bound", justify="right")
@@ -52,6 +70,13 @@ def check_table(check: Check) -> Table:
         table, "end of the run, printed L*eps", final, check.paper_bound, final <= check.paper_bound
     )
     table.add_row("largest |W - W_sgd| in any round", f"{check.max_error:.3g}", "", "")
+    _row(
+        table,
+        "predictions with the final weights",
+        check.prediction_error,
+        check.prediction_bound,
+        check.prediction_error <= check.prediction_bound,
+    )
     grid = check.grid
     _row(
         table, f"stored grid, worst at s={grid.at:.4g}", grid.recomputed, grid.promised, grid.passed
@@ -65,9 +90,9 @@ def check_table(check: Check) -> Table:
     return table
 
 
-def rows_table(passed: bool, rows: list[tuple[str, float, float]]) -> Table:
+def rows_table(verdict: Outcome, rows: list[tuple[str, float, float]]) -> Table:
     """A verdict as rows of (what, measured, bound)."""
-    table = Table(title="icgd verify: " + ("passed" if passed else "FAILED"))
+    table = Table(title=table_title(verdict))
     table.add_column("what")
     table.add_column("measured", justify="right")
     table.add_column("bound", justify="right")

@@ -2,8 +2,8 @@
 
 The printed rule selects, for the t-th block, the pair
     (t-1, t - 2t mod N)  if t mod N != 1,        (t-1, floor(t/N) - 1)  if t mod N = 1.
-It leaves open how the remainder binds, which residues are meant, where counting starts, and in which
-order the initial B blocks stand. All readings are tried; a selection is right if it names the two
+It leaves open how the remainder binds, which residues are meant, what t counts and from where, and in
+which order the initial B blocks stand. All readings are tried; a selection is right if it names the two
 blocks the step needs.
 """
 
@@ -26,6 +26,7 @@ Label = tuple[str, int, int]
 """A block by kind, layer (0 for data) and the round that wrote it (0: the initial prompt)."""
 
 Parse = Literal["t - 2(t mod N)", "t - (2t mod N)", "(t - 2t) mod N"]
+Counted = Literal["generated", "blocks", "prompt"]
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,22 @@ class Reading:
     parse      how "t - 2t mod N" binds
     one_to_n   residues 1..N instead of 0..N-1
     reversed   initial blocks listed B_N..B_1 instead of B_1..B_N
-    origin     number of the first generated block, or None: t counts the whole prompt
-    start      number of the first data block (of the whole prompt if origin is None)
+    counted    what t counts: generated blocks, those and the initial B before them, or the prompt
+    origin     number of the first block that t counts
+    start      number of the first data block; None: data are numbered as part of the prompt
     """
 
     parse: Parse
     one_to_n: bool
     reversed: bool
-    origin: int | None
-    start: int
+    counted: Counted
+    origin: int
+    start: int | None
+
+    def first_step(self, n_layers: int, n_rounds: int) -> int:
+        """The t of the first generated block."""
+        before = {"generated": 0, "blocks": n_layers, "prompt": 2 * n_rounds + n_layers}
+        return self.origin + before[self.counted]
 
     def select(self, t: int, n_layers: int) -> Selection:
         """The printed rule.
@@ -78,12 +86,31 @@ class Reading:
 
 
 def all_readings() -> Iterator[Reading]:
-    """Every combination of parse, residues, order and origins."""
+    """Every combination of parse, residues, order, what t counts, and origins."""
     parses: tuple[Parse, ...] = ("t - 2(t mod N)", "t - (2t mod N)", "(t - 2t) mod N")
-    for parse, one_to_n, listed, origin, start in product(
-        parses, (False, True), (False, True), (0, 1, None), (0, 1)
+    starts: dict[Counted, tuple[int | None, ...]] = {
+        "generated": (0, 1),
+        "blocks": (0, 1),
+        "prompt": (0, 1, None),
+    }
+    for parse, one_to_n, listed, counted, origin in product(
+        parses, (False, True), (False, True), starts, (0, 1)
     ):
-        yield Reading(parse, one_to_n, listed, origin, start)
+        for start in starts[counted]:
+            yield Reading(parse, one_to_n, listed, counted, origin, start)
+
+
+def shifted_readings(n_layers: int) -> Iterator[Reading]:
+    """The printed rule with both countings moved at will.
+
+    Moving t by N moves the data it names by one, and a shift beyond these names no block at all.
+    """
+    parses: tuple[Parse, ...] = ("t - 2(t mod N)", "t - (2t mod N)", "(t - 2t) mod N")
+    origins = range(-2 * n_layers, 3 * n_layers + 1)
+    for parse, one_to_n, listed, origin, start in product(
+        parses, (False, True), (False, True), origins, range(-5, 6)
+    ):
+        yield Reading(parse, one_to_n, listed, "generated", origin, start)
 
 
 def repaired_selection(t: int, n_layers: int) -> Selection:
@@ -155,14 +182,11 @@ def wrong_selections(reading: Reading, n_layers: int, n_rounds: int) -> int:
     data = data_blocks(n_rounds)
     cot = initial_blocks(n_layers, from_last=reading.reversed)
     cot += [written(g, n_layers) for g in range(1, total + 1)]
-    if reading.origin is None:
-        sequence = dict(enumerate(data + cot, reading.start))
-        data_at = sequence
-        first_t = reading.start + len(data) + n_layers
-    else:
-        sequence = dict(enumerate(cot, reading.origin - n_layers))
-        data_at = dict(enumerate(data, reading.start))
-        first_t = reading.origin
+    first_t = reading.first_step(n_layers, n_rounds)
+    sequence = dict(enumerate(cot, first_t - n_layers))
+    if reading.counted == "prompt":
+        sequence |= dict(enumerate(data, reading.origin))
+    data_at = sequence if reading.start is None else dict(enumerate(data, reading.start))
     wrong = 0
     for g in range(1, total + 1):
         t = first_t + g - 1

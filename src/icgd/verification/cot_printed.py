@@ -1,4 +1,4 @@
-"""Section 4 of [COT] and Lemma A.5 as printed, executable, with ideal parts wherever one is free.
+"""Section 4 of [COT] as printed, executable, with ideal parts wherever one is free.
 
 Every function does what the page says and nothing better; heads are exact products and sums, so
 that what goes wrong is the statement and not an approximation. All d columns of a printed block are
@@ -326,31 +326,16 @@ def typed_inputs(
     }
 
 
-# -- Lemma A.5 -----------------------------------------------------------------------------------
+def across_the_jump(d: int) -> tuple[float, float]:
+    """Distances of two valid x-type inputs, W_1 = I and x = +-2^-60, and of their updates.
 
+    Statement: [COT] Proposition 4.3
 
-def printed_head(s: Tensor, levels: Tensor, beta: float, places: Tensor) -> Tensor:
-    """One softmax head over the levels; level k is written to output coordinate G(k) = places[k].
-
-    Statement: [COT] Lemma A.5
-
-    sum_k softmax_k(beta (2 s L_k - L_k^2)) L_k e_{G(k)}
-
-    Differs from the paper: no.
+    Differs from the paper: which promises one continuous map within every eps of both updates.
     """
-    weights = torch.softmax(beta * (2 * s.unsqueeze(-1) * levels - levels**2), dim=-1)
-    rows = torch.nn.functional.one_hot(places, int(places.max()) + 1).to(levels.dtype)
-    return (weights * levels) @ rows
-
-
-def printed_head_bound(levels: Tensor, beta: float, gap: float) -> float:
-    """max(|a|, |b|) e^(-beta delta) + (b - a) / p, with one gap delta for all inputs.
-
-    Statement: [COT] Lemma A.5
-
-    Differs from the paper: the constant in O(e^(-beta delta)) is taken as p, the number of levels.
-    """
-    n = len(levels)
-    span = float(levels.max() - levels.min())
-    size = float(levels.abs().max())
-    return size * n * float(torch.exp(torch.tensor(-beta * gap))) + span / n
+    eye = torch.eye(d, dtype=torch.float64)
+    points = [torch.full((d,), sign * 2.0**-60, dtype=torch.float64) for sign in (1, -1)]
+    inputs = [torch.cat([initial_column(eye), data_column(x)]) for x in points]
+    updates = [sub_network("x", Z, d, 0.0) for Z in inputs]
+    near, far = (float((first - second).abs().max()) for first, second in (inputs, updates))
+    return near, far

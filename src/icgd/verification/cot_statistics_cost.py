@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from icgd.constructions import compile as compile_program
 from icgd.problems import GD, Lasso
@@ -35,7 +36,8 @@ def remark_33() -> Row:
 
     Statement: [COT] Remark 3.3
 
-    Differs from the paper: the kernel head needs log(1/eps) tokens and one head per sample.
+    Differs from the paper: the derivative it prints is that by w, not by s; the kernel head needs
+    log(1/eps) tokens and one head per sample.
     """
     its = case("lasso")
     known, (n, d) = _constants(its), its.X.shape
@@ -59,16 +61,31 @@ def remark_33() -> Row:
         # Two equal terms and the small square: at most 3/L times what exact descent is promised.
         worst = (max(0.0, *gaps), 3 * pgd_gap(L, its.beta, known["R"] / 2))
         passed = passed and worst[0] <= worst[1]
+    said, by_s, by_w = _slopes()
     return judge(
         "Remark 3.3",
-        "eps = O(1/L^2) keeps the rate O(1/L); C.3: H = O(L^4) heads of p = H^(3/2) tokens",
-        refuted=not passed,
-        counterexample="none; in brackets what this package needs: " + "; ".join(table),
-        corrected="programs compiled for that eps: gap after 100 steps against 3 beta R^2/(8L)",
+        "d_s 1/2 (w.x - y)^2 = (w.x - y) x; eps = O(1/L^2) keeps the rate O(1/L); C.3: H = O(L^4) heads of "
+        "p = H^(3/2) tokens",
+        refuted=torch.equal(said, by_w) and said.shape != by_s.shape,
+        counterexample=f"autograd: d_s is {by_s.item():g}, d_w is {by_w.tolist()}, printed {said.tolist()}; "
+        "the rate holds; in brackets what this package needs: " + "; ".join(table),
+        corrected="d_s = w.x - y; programs compiled for that eps: gap after 100 steps against 3 beta R^2/(8L)",
         measured=worst[0],
         bound=worst[1],
-        documented="holds",
+        also=passed,
+        errata=("COT 41",),
     )
+
+
+def _slopes() -> tuple[Tensor, Tensor, Tensor]:
+    """The printed slope at w = (1, 2), x = (3, 1), y = 1, and autograd's by s = w.x and by w."""
+    w, x = (
+        torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in ([1.0, 2.0], [3.0, 1.0])
+    )
+    y = torch.ones((), dtype=torch.float64)
+    s = w @ x
+    by_s, by_w = torch.autograd.grad(0.5 * (s - y) ** 2, (s, w))
+    return printed.printed_slope(w, x, y).detach(), by_s, by_w
 
 
 def _at_eps(
@@ -113,4 +130,5 @@ def lost_beta() -> Row:
         corrected=f"eps = beta R^2/(8 C L^2): the two are equal; {tokens} levels, gap against 3 beta R^2/(8L)",
         measured=max(0.0, measured),
         bound=3 * last,
+        errata=("COT 34",),
     )

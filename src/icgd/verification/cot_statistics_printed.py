@@ -54,6 +54,27 @@ def printed_step_error(L: int, slope: float, R: float) -> float:
     return R**2 / (8 * slope * L**2)
 
 
+def printed_slope(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """(w.x - y) x, which Remark 3.3 prints as the derivative of 1/2 (s - y)^2 by s = w.x.
+
+    Statement: [COT] Remark 3.3
+
+    Differs from the paper: no; it is the derivative by w, and that by s has no x.
+    """
+    return (w @ x - y) * x
+
+
+def outside_the_span(X: Tensor, pull: Tensor) -> float:
+    """How far a gradient is from those of all losses of (w.x_i, y_i), which are sums of multiples of x_i.
+
+    Statement: [COT] Theorem C.2
+
+    Differs from the paper: which gets the step of a penalty from Lemma 3.1, a lemma on such losses.
+    """
+    nearest = torch.linalg.lstsq(X.T, pull[:, None], driver="gelsd").solution
+    return float((X.T @ nearest - pull[:, None]).norm())
+
+
 # -- iterations -----------------------------------------------------------------------------------
 
 

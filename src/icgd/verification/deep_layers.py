@@ -58,6 +58,7 @@ def definition_6() -> Row:
         corrected="applied by number; the layer by index arrays against the printed matrices",
         measured=literal,
         bound=UNIT * (tokens.shape[-1] + 4) * max(1.0, largest) ** 3,
+        errata=("DEEP D8",),
     )
 
 
@@ -114,6 +115,7 @@ def definition_7() -> Row:
         measured=gap([vector[..., where]], [exact]),
         bound=builder.fits[1].value.certificate.sup_error,
         also=name == "forward1",
+        errata=("DEEP D14",),
     )
 
 
@@ -145,5 +147,4 @@ def definition_8() -> Row:
         corrected="literal D x D matrices, index arrays, collapsed sums: one stack, 2 steps",
         measured=apart,
         bound=16 * UNIT * terms,
-        documented="holds",
     )

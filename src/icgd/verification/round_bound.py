@@ -42,10 +42,11 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class RoundBound:
-    """Bound on every entry of every W and b after the round."""
+    """Bound on every entry of every W and b after the round, and on those of each (W, b)."""
 
     bound: float
     near_kink: int
+    parts: tuple[tuple[float, float], ...]
 
 
 @dataclass
@@ -105,24 +106,34 @@ def round_bound(
     """
     double = [(W.double(), None if b is None else b.double()) for W, b in weights]
     layers, output, near_kink = _forward(spec, double, x.double(), machine)
+    unbounded = RoundBound(math.inf, near_kink, ((math.inf, math.inf),) * spec.n_layers)
     if not bool(torch.isfinite(output.radius).all()):
-        return RoundBound(math.inf, near_kink)
+        return unbounded
     u = machine.unit_roundoff
     error = _Form(output.centre - y.double(), output.generators)
     error = _rounded(error, 2 * u)
-    worst = 0.0
+    parts = list[tuple[float, float]]()
     for i in range(spec.n_layers, 0, -1):
         W, b = double[i - 1]
         layer = layers[i - 1]
         delta = error.keep(layer.on, layer.off, error.centre.abs() + error.radius)
         delta.centre = torch.where(layer.off, 0.0, delta.centre)
         update = _update_bound(W, b, delta, layer.read, lr, u)
-        if not math.isfinite(update):  # a head could be asked out of its range
-            return RoundBound(math.inf, near_kink)
-        worst = max(worst, update)
+        if not all(map(math.isfinite, update)):  # a head could be asked out of its range
+            return unbounded
+        parts.append((update[0] * SLACK, update[1] * SLACK))
         if i > 1:
             error = delta.after_head(machine).times(W.T, None, u)
-    return RoundBound(worst * SLACK, near_kink)
+    return RoundBound(max(map(max, parts)), near_kink, tuple(parts[::-1]))
+
+
+def output_bound(
+    spec: NetworkSpec, weights: Weights, x: Tensor, machine: Arithmetic
+) -> tuple[Tensor, float]:
+    """The exact output of the network, and a bound on |transformer's prediction - exact|."""
+    double = [(W.double(), None if b is None else b.double()) for W, b in weights]
+    _, output, _ = _forward(spec, double, x.double(), machine)
+    return output.centre, float(output.radius.max())
 
 
 def _forward(
@@ -154,14 +165,14 @@ def _rounded(form: _Form, relative: float) -> _Form:
 
 def _update_bound(
     W: Tensor, b: Tensor | None, delta: _Form, read: _Form, lr: float, u: float
-) -> float:
-    """W - lr delta o^T with both factors uncertain, and the rounding of the update on both sides."""
+) -> tuple[float, float]:
+    """W - lr delta o^T and b - lr delta with both factors uncertain, and rounding on both sides."""
     size = delta.centre.abs().unsqueeze(-1) * read.centre.abs()
     e_delta, e_read = delta.radius.unsqueeze(-1), read.radius
     product = delta.centre.abs().unsqueeze(-1) * e_read + e_delta * (read.centre.abs() + e_read)
     rounding = 2 * u * (W.abs() + 4 * lr * (size + product))
-    bounds = [(lr * product + rounding).max()]
-    if b is not None:
-        step = lr * (delta.centre.abs() + delta.radius)
-        bounds.append((lr * delta.radius + 2 * u * (b.abs() + 3 * step)).max())
-    return float(torch.stack(bounds).max())  # NaN stays NaN
+    matrix = float((lr * product + rounding).max())
+    if b is None:
+        return matrix, 0.0
+    step = lr * (delta.centre.abs() + delta.radius)
+    return matrix, float((lr * delta.radius + 2 * u * (b.abs() + 3 * step)).max())

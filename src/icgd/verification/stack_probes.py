@@ -15,6 +15,7 @@ from icgd.nn.masks import Step
 from icgd.nn.stack import Stack
 from icgd.nn.structured import weights_stay_fixed
 from icgd.problems import NetworkSpec, Weights
+from icgd.problems.targets import fitting_targets
 from icgd.program import Program
 from icgd.reference.network_gd import network_gd_step
 from icgd.reference.sgd import torch_network
@@ -102,9 +103,7 @@ def _state(
         if largest <= 0.9 * program.radius:
             break
         weights = [(W * 0.7, None if b is None else b * 0.7) for W, b in weights]
-    if spec.loss.name == "poisson":
-        Y = Y.abs()
-    return X.to(like), (Y * min(1.0, codec.target_radius)).to(like), weights
+    return X.to(like), fitting_targets(spec.loss, Y, codec.target_radius).to(like), weights
 
 
 def _probe(

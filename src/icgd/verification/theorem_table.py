@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 
@@ -17,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from icgd.errors import InvalidParameter
+from icgd.verification.errata import CLASSES, strongest
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,13 @@ class Row:
 
     statement        where it stands in the paper
     printed          what it says there, in our words
-    printed_verdict  "fails" or "holds": what running the printed form showed
+    printed_verdict  what running the printed form showed: "holds", or the class of its errata,
+                     "false", "slip", "reading" or "float" (`icgd.verification.errata`)
     counterexample   the numbers that show it
     corrected        the form this package uses
     measured, bound  error of the corrected form, and what is certified for it
     passed           the corrected form holds and the printed verdict is the documented one
+    errata           entries of the errata this statement has, for example "COT 29"
     """
 
     statement: str
@@ -40,29 +44,36 @@ class Row:
     measured: float
     bound: float
     passed: bool
+    errata: tuple[str, ...] = ()
 
 
 def judge(
     statement: str, printed: str, *, refuted: bool, counterexample: str, corrected: str,
-    measured: float, bound: float, also: bool = True, documented: str = "fails",
+    measured: float, bound: float, also: bool = True, errata: tuple[str, ...] = (),
 ) -> Row:  # fmt: skip
     """A row from what was computed; NaN anywhere, or an infinite bound, is a failure.
 
     refuted      whether running the printed form produced its counterexample
     also         further exact conditions of the corrected form
-    documented   the verdict docs/errata.md states; a row that finds another one does not pass
+    errata       what is documented: entries of the errata, or none for a statement that holds;
+                 a row that finds anything else does not pass
 
     >>> judge("A", "", refuted=True, counterexample="", corrected="", measured=math.nan, bound=1.0).passed
     False
     """
-    verdict = "fails" if refuted else "holds"
+    documented = strongest(errata) or "holds"
+    # A refutation that no entry documents counts as the worst, and its row does not pass.
+    verdict = (strongest(errata) or "false") if refuted else "holds"
     # NaN compares false, and a bound of infinity would promise nothing.
     holds = 0.0 <= measured <= bound < math.inf and also
     return Row(
         statement, printed, verdict, counterexample, corrected, float(measured), float(bound),
-        holds and verdict == documented,
+        holds and verdict == documented, errata,
     )  # fmt: skip
 
+
+VERDICTS: tuple[str, ...] = ("holds", *CLASSES)
+"""What a row can say of the printed form."""
 
 Checker = Callable[[], Row]
 
@@ -141,13 +152,42 @@ def theorem_table(paper: str) -> list[Row]:
     return [checker() for checker in checkers(paper).values()]
 
 
-def all_papers() -> list[Row]:
-    """Every row of every paper, its key before the statement."""
+def labelled(tables: Mapping[str, Iterable[Row]]) -> list[Row]:
+    """The rows of several papers in one list, the paper's key before every statement."""
     return [
         replace(row, statement=f"[{paper}] {row.statement}")
-        for paper in PAPERS
-        for row in theorem_table(paper)
+        for paper, rows in tables.items()
+        for row in rows
     ]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How the statements of a paper came out.
+
+    verdicts  how many rows have each verdict, "holds" first, then the classes of errata
+    passed    rows whose corrected form holds and whose printed verdict is the documented one
+    """
+
+    statements: int
+    verdicts: dict[str, int]
+    passed: int
+
+
+def tally(rows: Iterable[Row]) -> Tally:
+    """Count verdicts.
+
+    >>> tally([]).verdicts
+    {'holds': 0, 'false': 0, 'slip': 0, 'reading': 0, 'float': 0}
+    """
+    listed = list(rows)
+    found = Counter(row.printed_verdict for row in listed)
+    verdicts = {verdict: found.pop(verdict, 0) for verdict in VERDICTS}
+    if found:
+        raise InvalidParameter(
+            "printed_verdict", next(iter(found)), f"be one of {', '.join(VERDICTS)}"
+        )
+    return Tally(len(listed), verdicts, sum(row.passed for row in listed))
 
 
 def render(rows: Iterable[Row], title: str = "Theorem table") -> Table:
@@ -158,7 +198,7 @@ def render(rows: Iterable[Row], title: str = "Theorem table") -> Table:
     for row in rows:
         table.add_row(
             row.statement,
-            f"{escape(row.printed)} ({row.printed_verdict})",
+            f"{escape(row.printed)} ({_verdict(row)})",
             escape(row.counterexample),
             escape(row.corrected),
             f"{row.measured:.2e}",
@@ -166,6 +206,26 @@ def render(rows: Iterable[Row], title: str = "Theorem table") -> Table:
             "pass" if row.passed else "FAIL",
         )
     return table
+
+
+def render_tallies(tables: Mapping[str, Iterable[Row]]) -> Table:
+    """One line per paper: statements, how many hold as printed, and the classes of the others."""
+    table = Table(title="As printed")
+    for name in ("paper", "statements", *VERDICTS, "rows that pass"):
+        table.add_column(name, justify="left" if name == "paper" else "right")
+    for paper, rows in tables.items():
+        count = tally(rows)
+        cells = [count.statements, *count.verdicts.values(), count.passed]
+        table.add_row(paper, *map(str, cells))
+    return table
+
+
+def _verdict(row: Row) -> str:
+    """ "holds", or the class and the entries behind it: "slip: errata COT 16, COT 17"."""
+    if not row.errata:
+        return row.printed_verdict
+    word = "erratum" if len(row.errata) == 1 else "errata"
+    return f"{row.printed_verdict}: {word} {', '.join(row.errata)}"
 
 
 def to_json(rows: Iterable[Row]) -> str:
@@ -182,5 +242,7 @@ def from_json(text: str) -> list[Row]:
     """The rows that `to_json` wrote."""
     rows = json.loads(text)
     for row in rows:
-        row.update(measured=float(row["measured"]), bound=float(row["bound"]))
+        row.update(
+            measured=float(row["measured"]), bound=float(row["bound"]), errata=tuple(row["errata"])
+        )
     return [Row(**row) for row in rows]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from icgd.errors import InvalidParameter
 from icgd.program import Program
 from icgd.runtime.choose_executor import ExecutorName
+from icgd.verification.judgement import Outcome
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +21,9 @@ class Verdict(Protocol):
     max_round_error  largest error of one round from the same state; round_bound bounds it
     global_bound     rigorous bound on the error after the last round
     paper_bound      the bound printed in the paper
+    verdict          "passed", "failed" or "inconclusive": within its bounds, but these are so large that a
+                     program which does not train would be, too (verification/judgement.py)
+    passed           verdict == "passed"
     """
 
     max_error: float
@@ -27,6 +31,7 @@ class Verdict(Protocol):
     round_bound: float
     global_bound: float
     paper_bound: float
+    verdict: Outcome
     passed: bool
     notes: list[str]
 
@@ -80,29 +85,43 @@ def verify(
     common = {
         "executor": executor, "probe_sets": probe_sets, "seed": seed, "progress": progress,
     }  # fmt: skip
-    if program.config["construction"] == "softmax_cot_statistics":
-        if epochs is not None:
-            raise InvalidParameter(
-                "epochs", epochs, "be left out for a linear model", remedy="Use steps=..."
-            )
+    kind = str(program.config.get("construction"))
+    check_construction(kind)
+    if kind == "softmax_cot_statistics":
+        _refuse("a linear model", "steps", epochs=epochs)
         return verify_statistics(program, X, Y, init=init, steps=steps, **common)  # type: ignore[arg-type]
-    if program.config["construction"] in ("relu_stack", "forward_mode"):
+    if kind in ("relu_stack", "forward_mode"):
         from icgd.verification.verify_stack import verify_stack
 
-        if epochs is not None:
-            raise InvalidParameter(
-                "epochs", epochs, "be left out for full-batch GD", remedy="Use steps=..."
-            )
+        _refuse("full-batch GD", "steps", epochs=epochs)
         return verify_stack(program, X, Y, init=init, steps=steps, **common)  # type: ignore[arg-type]
-    if program.config["construction"].startswith(("looped_", "linear_attention")):
-        from icgd.verification.verify_loop import verify_loop
+    if kind == "softmax_cot_network":
+        _refuse("SGD", "epochs", steps=steps)
+        return verify_network(program, X, Y, init=init, epochs=epochs, **common)  # type: ignore[arg-type]
+    from icgd.verification.verify_loop import verify_loop
 
-        for name, given in (("init", init), ("epochs", epochs)):
-            if given is not None:
-                raise InvalidParameter(
-                    name, given, "be left out for a loop", remedy="Use steps=..."
-                )
-        return verify_loop(program, X, Y, steps=steps, executor=executor, progress=progress)
-    if steps is not None:
-        raise InvalidParameter("steps", steps, "be left out for SGD", remedy="Use epochs=...")
-    return verify_network(program, X, Y, init=init, epochs=epochs, **common)  # type: ignore[arg-type]
+    _refuse("a loop", "steps", init=init, epochs=epochs)
+    return verify_loop(program, X, Y, steps=steps, executor=executor, progress=progress)
+
+
+def _refuse(what: str, instead: str, **given: Any) -> None:
+    """Rounds are counted in epochs or in steps, and loops start at 0."""
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidParameter(
+                name, value, f"be left out for {what}", remedy=f"Use {instead}=..."
+            )
+
+
+def check_construction(kind: str) -> None:
+    """Refuse a program whose exact algorithm the verifier does not know."""
+    from icgd.verification.loop_oracles import EXACT
+
+    known = ("softmax_cot_network", "softmax_cot_statistics", "relu_stack", "forward_mode", *EXACT)
+    if kind not in known:
+        raise InvalidParameter(
+            "program",
+            kind,
+            f"be of a construction with an exact algorithm to be held against: {', '.join(known)}",
+            remedy="Run it with record='weights' and compare run.history with the exact algorithm.",
+        )

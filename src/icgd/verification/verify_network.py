@@ -28,10 +28,32 @@ from icgd.theory.spectral import (
 from icgd.verification.certify import GridCheck, check_grid
 from icgd.verification.check_table import ShortCheck, check_table
 from icgd.verification.global_bound import expansion
+from icgd.verification.judgement import (
+    Outcome,
+    Part,
+    doubts,
+    infinite_bounds,
+    outcome,
+    part_names,
+    sight,
+)
+from icgd.verification.prediction_check import PREDICTED_ROWS, PredictionCheck
 from icgd.verification.probes import ProbeResult, run_probes
-from icgd.verification.round_bound import Arithmetic, round_bound
+from icgd.verification.round_bound import Arithmetic, output_bound, round_bound
 from icgd.verification.round_record import RoundRecord, worst_record
-from icgd.verification.weight_arithmetic import clone, distance, of_problem, together, worst
+from icgd.verification.weight_arithmetic import (
+    clone,
+    distance,
+    of_problem,
+    parts,
+    together,
+    worst,
+)
+
+REMEDY = (
+    "With this head's error a query could leave the certified range, or a unit its side of the kink: raise "
+    "n_grid or radius, compile in float64, or standardise the data."
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +64,8 @@ class Check(ShortCheck):
     max_round_error  largest error of one round from the same state; round_bound bounds it, rigorously
     global_bound     bound on the error after the last round; rigorous, often vacuous
     paper_bound      the printed L * eps_round; rests on a false claim and decides nothing
-    passed           grid, probes and rounds all within their bounds, and nothing NaN
+    prediction_error largest |prediction - torch's| on some rows with the final weights; prediction_bound
+    verdict          "passed": grid, probes, rounds and predictions within bounds that mean something
     run              the run; None if a program that failed its probes could not finish it
     """
 
@@ -51,7 +74,9 @@ class Check(ShortCheck):
     round_bound: float
     global_bound: float
     paper_bound: float
-    passed: bool
+    prediction_error: float
+    prediction_bound: float
+    verdict: Outcome
     near_kink: KinkReport
     rounds: list[RoundRecord]
     probes: list[ProbeResult]
@@ -72,7 +97,10 @@ class Check(ShortCheck):
             "round_bound",
             "global_bound",
             "paper_bound",
+            "prediction_error",
+            "prediction_bound",
             "passed",
+            "verdict",
         )
         return {
             **{key: getattr(self, key) for key in keys},
@@ -100,7 +128,8 @@ def verify_network(
     1. the stored grid must keep the promise of the head's certificate;
     2. probe blocks of every step type, every slot filled, queries up to the radius, on the structured
        executor and (where it fits) on the literal matrices;
-    3. a training run, round by round against autograd and torch.optim.SGD.
+    3. a training run, round by round against autograd and torch.optim.SGD;
+    4. predictions with the weights it ends with, against torch.nn.
 
     """
     epochs = check_epochs(epochs)
@@ -150,9 +179,11 @@ class _Judge:
             for x, y, weights in problems
         ]
         self.n_rounds = self._lanes[0].X.shape[0]
+        self.n_rows = self.n_rounds // epochs
         self._batched = np.ndim(X) == 3
         self._within = True
-        self._single = program.dtype != torch.float64
+        self._program, self._executor = program, executor
+        self.dtype = program.dtype
 
     def _head_error(self, s: Tensor) -> Tensor:
         c0, c1, c2 = self._polynomial
@@ -179,7 +210,18 @@ class _Judge:
         finite = all(math.isfinite(r.error) and math.isfinite(r.round_error) for r in records)
         sound = grid.passed and all(probe.passed for probe in probes)
         sgd = [lane.sgd for lane in self._lanes]
-        notes = self._notes()
+        predictions = self._predictions(run)
+        open_questions = [
+            *doubts(records, part_names(self.spec.n_layers, self.spec.bias), remedy=REMEDY),
+            *infinite_bounds("predictions", [predictions.bound]),
+        ]
+        sound &= run is not None and within and finite
+        sound &= predictions.error <= predictions.bound
+        notes = [*open_questions, *self._notes()]
+        if run is not None and not predictions.error <= predictions.bound:
+            notes.append(
+                f"Predictions are off by {predictions.error:.3g} and may be by {predictions.bound:.3g}."
+            )
         if stopped:
             notes.append(f"The run stopped after {len(records)} rounds: {stopped}")
         return Check(
@@ -188,7 +230,9 @@ class _Judge:
             round_bound=worst(r.round_bound for r in records),
             global_bound=records[-1].global_bound if records else math.nan,
             paper_bound=records[-1].paper_bound if records else math.nan,
-            passed=bool(run is not None and within and finite and sound),
+            prediction_error=predictions.error,
+            prediction_bound=predictions.bound,
+            verdict=outcome(sound=bool(sound), doubts=open_questions),
             near_kink=run.near_kink if run is not None else KinkReport(),
             rounds=records,
             probes=probes,
@@ -198,6 +242,25 @@ class _Judge:
             notes=notes,
         )
 
+    def _predictions(self, run: Run | None) -> PredictionCheck:
+        """The transformer's own predictions with the final weights, on the first rows of every problem."""
+        if run is None:
+            return PredictionCheck(math.nan, math.nan)
+        rows = slice(0, min(PREDICTED_ROWS, self.n_rows))
+        X = torch.stack([lane.X[rows] for lane in self._lanes])
+        made = self._program.predict(
+            X if self._batched else X[0], run.weights, executor=self._executor
+        ).double()
+        made = made if self._batched else made.unsqueeze(0)
+        errors, bounds = [], []
+        for i, x in enumerate(X):
+            weights = of_problem(run.weights, i) if self._batched else run.weights
+            for row, got in zip(x, made[i], strict=True):
+                exact, bound = output_bound(self.spec, weights, row, self._machine)
+                errors.append(float((got - exact).abs().max()))
+                bounds.append(bound)
+        return PredictionCheck.worst(errors, bounds)
+
     def _notes(self) -> list[str]:
         notes = []
         size = max(float(W.abs().max()) for lane in self._lanes for W, _ in lane.sgd)
@@ -206,12 +269,6 @@ class _Judge:
             notes.append(
                 f"The global bound exceeds the largest weight ({size:.2g}) from round {vacuous[0]} on: "
                 "it is vacuous there."
-            )
-        blind = [r.round for r in self.records if not math.isfinite(r.round_bound)]
-        if blind:
-            notes.append(
-                f"The round bound is infinite in {len(blind)} rounds, first in {blind[0]}: with this head's "
-                "error a query could leave the certified range. Raise n_grid or radius."
             )
         above = [r.round for r in self.records if r.error > r.paper_bound]
         if above:
@@ -224,7 +281,7 @@ class _Judge:
                 f"{len(kinks)} rounds met a unit whose ReLU rounding could decide, first round {kinks[0]}; "
                 "their bound includes the whole signal of that unit."
             )
-        if self._single and kinks:
+        if self.dtype != torch.float64 and kinks:
             notes.append(
                 "In float32 rounding decides a ReLU now and then; where it does, the run leaves the oracle by "
                 "far more than rounding, within the bound of that round."
@@ -253,6 +310,11 @@ class _Lane:
         self.sgd = next(self._oracle)
         exact = sgd_round(j.spec, before, x, y, j.lr)
         local = round_bound(j.spec, before, x, y, j.lr, j._machine)
+        bounds = [bound for pair in local.parts for bound in pair[: 1 + j.spec.bias]]
+        judged = [
+            Part(old, want, got, bound)
+            for (old, want, got), bound in zip(parts(before, exact, weights), bounds, strict=True)
+        ]
         self._global = local.bound + expansion(j.spec, before, x, y, j.lr, self._global)
         self._eps = max(self._eps, _printed_round_error(j, before, x, y))
         self._before = weights
@@ -264,6 +326,8 @@ class _Lane:
             global_bound=self._global,
             paper_bound=paper_bound(self._round, self._eps),
             near_kink=local.near_kink,
+            update=distance(before, exact),
+            sight=sight(judged, local.near_kink, j.dtype),
         )
 
 

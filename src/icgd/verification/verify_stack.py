@@ -25,6 +25,15 @@ from icgd.runtime.watch import KinkReport
 from icgd.verification.check_table import ShortCheck
 from icgd.verification.curvature import sharpest
 from icgd.verification.forward_bound import ForwardBound
+from icgd.verification.judgement import (
+    Outcome,
+    Part,
+    doubts,
+    infinite_bounds,
+    outcome,
+    part_names,
+    sight,
+)
 from icgd.verification.round_record import RoundRecord, worst_record
 from icgd.verification.stack_bound import ReverseBound, StepBound
 from icgd.verification.stack_fits import check_stack_fits
@@ -37,6 +46,7 @@ from icgd.verification.weight_arithmetic import (
     euclidean,
     largest,
     of_problem,
+    parts,
     together,
     worst,
 )
@@ -44,6 +54,7 @@ from icgd.verification.weight_arithmetic import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+REMEDY = "Raise n_relu, compile with a smaller radius or in float64, or standardise the data."
 HOPELESS = 1e6
 """A bound on the whole run above which it is not carried on."""
 CURVATURES = 6
@@ -67,7 +78,7 @@ class StackCheck(ShortCheck):
     round_bound: float
     global_bound: float
     paper_bound: float
-    passed: bool
+    verdict: Outcome
     near_kink: KinkReport
     rounds: list[RoundRecord]
     probes: list[StackProbe]
@@ -88,13 +99,13 @@ class StackCheck(ShortCheck):
         part = max(self.fits, key=lambda fit: (not fit.passed, fit.error))
         rows += [(f"probe {p.name} ({p.executor})", p.error, p.bound) for p in self.probes]
         rows.append((f"{len(self.fits)} stored parts, worst {part.name}", part.error, part.bound))
-        return rows_table(self.passed, rows)
+        return rows_table(self.verdict, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a result file."""
         keys = (
             "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "passed",
-            "notes",
+            "verdict", "notes",
         )  # fmt: skip
         return {
             **{key: getattr(self, key) for key in keys},
@@ -169,7 +180,7 @@ class _Lane:
         self, program: Program, bound: StepBound, X: Tensor, Y: Tensor, init: Weights, n_steps: int
     ) -> None:
         self.X, self.Y, self.gd = X, Y, clone(init)
-        self.spec, self.bound = network_spec(program), bound
+        self.spec, self.bound, self.dtype = network_spec(program), bound, program.dtype
         optimizer = program.config["optimizer"]
         self.lr, self.box = float(optimizer["lr"]), optimizer["box"]
         self._oracle: Iterator[Weights] = network_gd_steps(self.spec, init, X, Y, self.lr, self.box)
@@ -195,8 +206,12 @@ class _Lane:
         self._theorem = (1 + self.lr * self._curvature) * self._theorem + euclidean(weights, exact)
         self._before = weights
         self.within &= all_within(weights, exact, local)
+        seen = sight(
+            [Part(*tensors) for tensors in parts(before, exact, weights, local)], kinks, self.dtype
+        )
         return RoundRecord(
-            self._step, distance(weights, self.gd), off, largest(local), self._global, self._theorem, kinks,
+            self._step, distance(weights, self.gd), off, largest(local), self._global, self._theorem,
+            kinks, distance(before, exact), seen,
         )  # fmt: skip
 
     def _widen(self, before: Weights) -> None:
@@ -246,8 +261,12 @@ def _verdict(
     within &= not any(r.error > r.global_bound for r in records)
     if records and not (finite and within):
         notes.append("The run is not within its bounds.")
-    passed = run is not None and finite and within
-    passed &= _all_passed(fits, probes)
+    spec = network_spec(program)
+    open_questions = [
+        *doubts(records, part_names(spec.n_layers, spec.bias), remedy=REMEDY, what="step"),
+        *infinite_bounds("probes", [probe.bound for probe in probes]),
+    ]
+    sound = run is not None and finite and within and _all_passed(fits, probes)
     gd = [lane.gd for lane in lanes]
     return StackCheck(
         max_error=worst(r.error for r in records),
@@ -255,14 +274,14 @@ def _verdict(
         round_bound=worst(r.round_bound for r in records),
         global_bound=records[-1].global_bound if records else math.nan,
         paper_bound=records[-1].paper_bound if records else math.nan,
-        passed=passed,
+        verdict=outcome(sound=sound, doubts=open_questions),
         near_kink=run.near_kink if run is not None else KinkReport(),
         rounds=records,
         probes=probes,
         run=run,
         sgd_weights=together(gd) if batched else gd[0],
         fits=fits,
-        notes=notes,
+        notes=[*open_questions, *notes],
     )
 
 

@@ -20,9 +20,21 @@ from icgd.reference import gd_step, gd_steps, minimiser
 from icgd.runtime.choose_executor import ExecutorName
 from icgd.theory.statistics import lasso_bound, strongly_convex_bound
 from icgd.verification.check_table import ShortCheck
+from icgd.verification.judgement import (
+    Outcome,
+    Part,
+    Sight,
+    doubts,
+    infinite_bounds,
+    outcome,
+    sight,
+)
 from icgd.verification.statistics_bound import StepBound, statistics_codec, step_bound
 from icgd.verification.statistics_probes import StatisticsProbe, run_statistics_probes
+from icgd.verification.statistics_table import statistics_table
 from icgd.verification.weight_arithmetic import worst
+
+REMEDY = "Raise n_grid, compile with a smaller radius or in float64, or standardise the data."
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,17 @@ class StepRecord:
     distance: float
     theorem: float
     objective: float
+    sight: Sight
+
+    @property
+    def number(self) -> int:
+        """See Judged."""
+        return self.step
+
+    @property
+    def near_kink(self) -> int:
+        """See Judged: no linear model has a kink that decides."""
+        return 0
 
     @property
     def round_error(self) -> float:
@@ -87,7 +110,7 @@ class StatisticsCheck(ShortCheck):
     paper_bound: float
     distance: float
     ratio: float
-    passed: bool
+    verdict: Outcome
     rounds: list[StepRecord]
     probes: list[StatisticsProbe]
     constants: Constants
@@ -98,13 +121,13 @@ class StatisticsCheck(ShortCheck):
 
     def table(self) -> Table:
         """The verdict for the terminal."""
-        return _table(self)
+        return statistics_table(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a result file."""
         keys = (
             "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "distance",
-            "ratio", "passed", "notes",
+            "ratio", "passed", "verdict", "notes",
         )  # fmt: skip
         return {
             **{key: getattr(self, key) for key in keys},
@@ -184,6 +207,12 @@ def _verdict(
             f"The theorem's bound is vacuous here: after {len(records)} steps it is not below the distance "
             f"at the start (kappa = {c.kappa:.3g})."
         )
+    open_questions = [
+        *doubts(records, ["w"], remedy=REMEDY, what="step"),
+        *infinite_bounds("probes", [probe.bound for probe in probes]),
+    ]
+    sound = run is not None and all(probe.passed for probe in probes)
+    sound &= all(lane.within for lane in lanes)
     last = records[-1] if records else None
     ratios = [
         r.theorem / r.distance
@@ -200,18 +229,14 @@ def _verdict(
         paper_bound=last.theorem if last else math.nan,
         distance=last.distance if last else math.nan,
         ratio=min(ratios, default=math.nan),
-        passed=bool(
-            run is not None
-            and all(probe.passed for probe in probes)
-            and all(lane.within for lane in lanes)
-        ),
+        verdict=outcome(sound=bool(sound), doubts=open_questions),
         rounds=records,
         probes=probes,
         constants=lanes[0].constants,
         run=run,
         gd_weights=gd[0] if len(gd) == 1 else torch.stack(gd),
         minimiser=lanes[0].best if len(lanes) == 1 else None,
-        notes=notes,
+        notes=[*open_questions, *notes],
     )
 
 
@@ -221,7 +246,7 @@ class _Lane:
     def __init__(self, bound: StepBound, X: Tensor, y: Tensor, w: Tensor) -> None:
         self.bound, self.spec, self.lr = bound, bound.spec, bound.lr
         self.problem = problem_of(bound.spec)
-        self.X, self.y = X.double(), y.double()
+        self.X, self.y, self.dtype = X.double(), y.double(), X.dtype
         self.before = w.double().clone()
         self.gd = self.before
         self._oracle = gd_steps(self.problem, self.before, self.X, self.y, self.lr)
@@ -281,10 +306,11 @@ class _Lane:
         t = len(self.records) + 1
         distance, theorem = self._distance(w), self._theorem(t)
         value = float(self.problem.objective(w, self.X, self.y))
+        seen = sight([Part(self.before, exact, w, entry)], 0, self.dtype)
         record = StepRecord(
             t, float((w - self.gd).norm()), float((w - exact).norm()), step,
             self._sum if self.lr * self.constants.beta <= 2 else math.inf,
-            distance, theorem, value,
+            distance, theorem, value, seen,
         )  # fmt: skip
         self.within &= bool(((w - exact).abs() <= entry).all())
         self.within &= record.error <= record.global_bound and math.isfinite(record.error)
@@ -334,40 +360,9 @@ def _worst(rows: list[StepRecord]) -> StepRecord:
         "theorem",
         "objective",
     )
-    return StepRecord(rows[0].step, *(worst(getattr(r, name) for r in rows) for name in names))
-
-
-def _table(check: StatisticsCheck) -> Table:
-    table = Table(title="icgd verify: " + ("passed" if check.passed else "FAILED"))
-    for name, side in (
-        ("what", "left"),
-        ("measured", "right"),
-        ("bound", "right"),
-        ("holds", "left"),
-    ):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-
-    def row(what: str, measured: float, bound: float, holds: bool) -> None:
-        table.add_row(what, f"{measured:.3g}", f"{bound:.3g}", "yes" if holds else "[bold red]no")
-
-    marks = sorted({1, 10, 100, 1000, 10_000, len(check.rounds)})
-    for r in (check.rounds[t - 1] for t in marks if t <= len(check.rounds)):
-        at = f"step {r.step}: "
-        row(
-            f"{at}one step from the same w",
-            r.step_error,
-            r.step_bound,
-            r.step_error <= r.step_bound,
-        )
-        row(f"{at}|w - w_gd|", r.error, r.global_bound, r.error <= r.global_bound)
-        if not math.isnan(r.distance):
-            row(
-                f"{at}distance to the minimiser",
-                r.distance,
-                r.theorem,
-                r.distance <= r.theorem + 1e-9,
-            )
-    for probe in check.probes:
-        label = f"{probe.n_blocks} {probe.kind} probes of {probe.n_examples} ({probe.executor})"
-        row(label, probe.error, probe.bound, probe.passed)
-    return table
+    columns = {name: worst(getattr(r, name) for r in rows) for name in names}
+    return StepRecord(
+        rows[0].step,
+        **columns,
+        sight=Sight.of_all([r.sight for r in rows]),
+    )

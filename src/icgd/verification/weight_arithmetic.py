@@ -21,7 +21,7 @@ def worst(values: Iterable[float]) -> float:
     return math.nan if any(math.isnan(v) for v in listed) else max(listed, default=0.0)
 
 
-def _parts(*many: Weights) -> Iterator[tuple[Tensor, ...]]:
+def parts(*many: Weights) -> Iterator[tuple[Tensor, ...]]:
     """Weight matrices and biases that belong together, in double precision."""
     for pairs in zip(*many, strict=True):
         yield tuple(W.double() for W, _ in pairs)
@@ -35,22 +35,22 @@ def largest(weights: Weights) -> float:
     >>> largest([(torch.tensor([[1.0, -3.0]]), torch.tensor([2.0]))])
     3.0
     """
-    return worst(float(p.abs().max()) for (p,) in _parts(weights))
+    return worst(float(p.abs().max()) for (p,) in parts(weights))
 
 
 def distance(a: Weights, b: Weights) -> float:
     """The largest difference of two entries."""
-    return worst(float((p - q).abs().max()) for p, q in _parts(a, b))
+    return worst(float((p - q).abs().max()) for p, q in parts(a, b))
 
 
 def euclidean(a: Weights, b: Weights) -> float:
     """|a - b|, all entries as one vector."""
-    return math.sqrt(sum(float((p - q).square().sum()) for p, q in _parts(a, b)))
+    return math.sqrt(sum(float((p - q).square().sum()) for p, q in parts(a, b)))
 
 
 def all_within(a: Weights, b: Weights, bound: Weights) -> bool:
     """Whether |a - b| <= bound, entry by entry; never where something is NaN."""
-    return all(bool(((p - q).abs() <= e).all()) for p, q, e in _parts(a, b, bound))
+    return all(bool(((p - q).abs() <= e).all()) for p, q, e in parts(a, b, bound))
 
 
 def clone(weights: Weights) -> Weights:

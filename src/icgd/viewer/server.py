@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -25,7 +26,7 @@ class Server:
             if not path.startswith("/"):
                 raise InvalidParameter("files", path, "have paths that begin with /")
         try:
-            self._http = ThreadingHTTPServer((LOCAL, port), _handler(dict(files)))
+            self._http = _QuietServer((LOCAL, port), _handler(dict(files)))
         except (OSError, OverflowError) as error:
             raise InvalidParameter(
                 "port", port, "be free",
@@ -76,6 +77,15 @@ def serve(files: Mapping[str, tuple[str, bytes]], port: int = 0) -> Server:
     True
     """
     return Server(files, port)
+
+
+class _QuietServer(ThreadingHTTPServer):
+    """Browsers close connections whenever they like: that is no error of this program."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the trace of everything except a client that went away."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
 
 
 def _handler(files: dict[str, tuple[str, bytes]]) -> type[BaseHTTPRequestHandler]:

@@ -13,7 +13,6 @@ function draw() {
   const ground = dark.matches ? "#1e2327" : "#ffffff", size = narrow.matches ? 11 : 13;
   const axis = {gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true, exponentformat: "power"};
   for (const plot of data.plots) {
-    const zero = plot.traces.every(t => t.y.every(v => v === null || v >= 0));
     Plotly.react("plot-" + plot.id, plot.traces.map(shade), {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: {color: ink, size: size},
       margin: {l: narrow.matches ? 52 : 70, r: 16, t: 8, b: 50},
@@ -22,9 +21,9 @@ function draw() {
       hovermode: plot.many ? "closest" : "x unified",
       hoverlabel: {font: {color: ink}, bgcolor: ground, bordercolor: line},
       xaxis: {...axis, title: {text: plot.x, standoff: 8}, type: plot.log_x ? "log" : "linear",
-              ...(plot.log_x ? {dtick: 1} : {})},
+              rangemode: plot.zero_x ? "tozero" : "normal", ...(plot.log_x ? {dtick: 1} : {})},
       yaxis: {...axis, title: {text: plot.y, standoff: 6}, type: plot.log_y ? "log" : "linear",
-              rangemode: !plot.log_y && zero ? "tozero" : "normal",
+              rangemode: plot.zero_y ? "tozero" : "normal",
               ...(plot.range_y ? {range: plot.range_y, dtick: decades(plot.range_y)} : {})},
     }, {responsive: true, displaylogo: false, displayModeBar: narrow.matches ? false : "hover",
         showSendToCloud: false});

@@ -8,6 +8,7 @@ from icgd.training.models.algoformer import AlgoFormer
 from icgd.training.models.base import InContextModel
 from icgd.training.models.config import ModelConfig
 from icgd.training.models.looped import LoopedModel
+from icgd.training.models.sizes import check_model
 from icgd.training.models.standard import StandardModel
 
 MODELS: dict[str, type[InContextModel]] = {
@@ -26,6 +27,7 @@ def build_model(
     >>> model(torch.ones(5, 4, 3), torch.ones(5, 4, 1)).shape
     torch.Size([5, 4, 1])
     """
+    check_model(config)
     model = MODELS[config.kind](config, d_x, d_y)
     model.reset(generator)
     return model

@@ -12,6 +12,8 @@ from icgd.nn.attention import AttentionKind
 ModelKind = Literal["standard", "looped", "algoformer"]
 TokenLayout = Literal["interleaved", "concatenated", "series"]
 
+MOST_HEADS = 1024
+"""Larger numbers of heads are not looked at for one that would fit."""
 _COUNTS = ("n_layer", "n_head", "n_embd", "n_positions", "loops")
 
 
@@ -75,7 +77,8 @@ class ModelConfig(BaseModel):
             if value is not None and value < 1:
                 raise InvalidParameter(name, value, "be >= 1")
         if self.n_embd % self.n_head:
-            fitting = max(n for n in range(1, self.n_head) if self.n_embd % n == 0)
+            most = min(self.n_head - 1, self.n_embd, MOST_HEADS)
+            fitting = next(n for n in range(most, 0, -1) if self.n_embd % n == 0)
             raise InvalidParameter(
                 "n_head", self.n_head, f"divide n_embd = {self.n_embd}",
                 remedy=f"For example n_head={fitting}.",

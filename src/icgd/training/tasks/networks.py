@@ -72,8 +72,9 @@ class NetworkRegression(PairTask):
     baseline, is taken), nor biases (none), nor a scale. Unscaled outputs are of size 10^3 and more, and a
     shift multiplies them; hence "function". R2 pooled over prompts also sees that "fixed" targets differ
     mostly in their mean: the mean of a prompt's targets has R2 = 0.87 there, and 0.0 with "function".
-    Parameters N(-0.5, I) on inputs N(-2, I), as printed, make ReLU networks of 3 layers and more dead: layer 1
-    gives positive numbers, layer 2 negative ones, f = 0. A slope helps.
+    Parameters N(-0.5, I) on inputs N(-2, I), as printed, make wide ReLU networks of 3 layers and more dead:
+    layer 1 gives positive numbers, layer 2 negative ones, f = 0. Narrow ones often survive; the paper gives no
+    width. A slope helps.
     """
 
     name: ClassVar[str] = "network_regression"
@@ -105,7 +106,7 @@ class NetworkRegression(PairTask):
         if self.scaling != "function":
             return outputs
         for _ in range(MAX_REDRAWS):
-            dead = _constant(outputs[:, n_points:])
+            dead = is_constant(outputs[:, n_points:])
             if not dead.any():
                 break
             outputs[dead] = self._network(xs[dead], generator)
@@ -136,7 +137,7 @@ class NetworkRegression(PairTask):
         return hidden
 
 
-def _constant(outputs: Tensor) -> Tensor:
+def is_constant(outputs: Tensor) -> Tensor:
     """(B,) bool: whether some output of (B, n, d_y) is constant, up to rounding."""
     size = outputs.abs().amax(1)
     return (outputs.std(1) <= 1e-6 * size).any(-1)

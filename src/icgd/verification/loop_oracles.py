@@ -1,0 +1,199 @@
+"""Exact algorithms of loops beside what a program may be off by: weights after every loop, and answers.
+
+Bounds are recursions of Euclidean norms, from what one product promises (`certificate`: error per unit of
+sum |v|) and rounding. Gradient descent with lr lambda_max <= 2 brings no two points apart, so errors add
+up; Schulz' iteration passes an error on by at most |I - U X^T| + |I - X^T U|, at the iterates themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from icgd.constructions.newton_codec import NewtonCodec
+from icgd.errors import AssumptionViolated
+from icgd.gadgets.bilinear import bilinear_certificate
+from icgd.problems.regression import RepresentationRegression
+from icgd.program import Program
+from icgd.reference.least_squares import newton_schulz
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Exact weights after every loop, what one loop may add to the error, and the bound on all of it.
+
+    answers       exact answers to what was asked, (asked, outputs); answer_bound bounds every entry
+    """
+
+    weights: list[Tensor]
+    fresh: list[float]
+    bounds: list[float]
+    answers: Tensor
+    answer_bound: float
+
+
+def _rate(program: Program, width: int, n: int, reach: float) -> float:
+    """Error of a product per unit of sum |v|: its certificate, and rounding of s and of the sum."""
+    u = torch.finfo(program.dtype).eps / 2
+    exact = program.config["construction"] == "linear_attention_cot"
+    promised = 0.0 if exact else program.certificate.sup_error
+    return promised + u * (2 * width + 2 * n + 16) * reach
+
+
+def descent(program: Program, phi: Tensor, Y: Tensor, asked: Tensor, steps: int) -> Exact:
+    """Gradient descent on residuals: weights are read off them, at the cost of 1 / the least singular value.
+
+    The token that asks holds A phi(x) the way examples hold their residuals, and descends with them.
+    """
+    Y = Y if Y.dim() == 2 else Y.unsqueeze(-1)
+    n, width = phi.shape
+    lr, lam = (
+        float(program.config["optimizer"]["lr"]),
+        float(program.config["problem"].get("lam", 0.0)),
+    )
+    problem = getattr(program.codec, "problem", None)
+    if isinstance(problem, RepresentationRegression):
+        phi, asked = problem.phi(phi), problem.phi(asked)
+        width = phi.shape[1]
+    singular = torch.linalg.svdvals(phi)
+    if lr * (float(singular[0]) ** 2 / n + lam) > 2:
+        raise AssumptionViolated(
+            f"lr * lambda_max = {lr * (float(singular[0]) ** 2 / n + lam):.3g} is above 2: exact gradient "
+            "descent diverges, and so does every bound. Lower lr."
+        )
+    used = singular[singular > singular[0] * max(n, width) * 2.0**-52]
+    u = torch.finfo(program.dtype).eps / 2
+    reach = float((phi @ phi.T).abs().max()) / n
+    rate = lr * _rate(program, width, n, reach)
+    keys = phi @ asked.T / n
+    asked_rate = lr * _rate(program, width, n, float(keys.abs().max()))
+    A = phi.new_zeros(Y.shape[1], width)
+    made, fresh, bounds, error, asked_error = [], [], [], 0.0, 0.0
+    for _ in range(steps):
+        r = phi @ A.T - Y
+        size = float(r.abs().sum(dim=0).max()) + n * error
+        passed_on = lr * float(keys.norm(dim=0).max()) * error
+        held = float((asked @ A.T).abs().max()) + asked_error
+        asked_error += asked_rate * size + passed_on + 8 * u * (held + float(Y.abs().max()))
+        largest = float(r.abs().max()) + error
+        one = rate * size + 8 * u * (largest + float(Y.abs().max()))
+        A = A - lr * (r.T @ phi / n + lam * A)
+        error += math.sqrt(n) * one
+        made.append(
+            A[0]
+            if program.config["problem"].get("n_outputs", Y.shape[1]) == 1 and A.shape[0] == 1
+            else A
+        )
+        # Reading w off the residuals is least squares, which rounds by its condition number.
+        reading = 8 * u * width * float(singular[0] / used[-1]) * (1 + float(A.abs().max()))
+        fresh.append(math.sqrt(n) * one / float(used[-1]))
+        bounds.append(error / float(used[-1]) + reading)
+    answers = asked @ A.T
+    if (
+        program.config["construction"] == "linear_attention_cot"
+    ):  # the chain holds w itself, and answers x.w
+        length = float(asked.norm(dim=1).max())
+        asked_error = length * (bounds[-1] + 2 * u * (width + 4) * float(A.norm()))
+    # The read-out copies a number with softmax weights that are exactly 0 and 1.
+    return Exact(made, fresh, bounds, answers, asked_error + 16 * u * float(answers.abs().max()))
+
+
+def prefixes(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) -> Exact:
+    """One weight vector per prefix; the bound is the worst of all prefixes."""
+    Y = y if y.dim() == 2 else y.unsqueeze(-1)
+    lr, (n, d) = float(program.config["optimizer"]["lr"]), X.shape
+    u = torch.finfo(program.dtype).eps / 2
+    weights = X.new_zeros(n, Y.shape[1], d)
+    made, fresh, bounds, error = [], [], [], torch.zeros(n, dtype=torch.float64)
+    size = X.abs().cumsum(dim=0).max(dim=1).values  # sum_j |x_j| up to each example
+    for _ in range(steps):
+        new, one = weights.clone(), torch.zeros(n, dtype=torch.float64)
+        for i in range(1, n):
+            part, told = X[:i], Y[:i]
+            r = part @ weights[i].T - told
+            new[i] = weights[i] - lr * r.T @ part / i
+            reach = (
+                float(r.abs().max())
+                + float(told.abs().max())
+                + float(error[i]) * float(part.norm(dim=1).max())
+            )
+            scale = lr * float(size[i - 1]) / i
+            one[i] = math.sqrt(d) * scale * _rate(program, d, n, 1.0 + reach) + 16 * u * float(
+                new[i].abs().max()
+            )
+            curve = float(torch.linalg.eigvalsh(part.T @ part / i)[-1])
+            error[i] = max(1.0, abs(1 - lr * curve)) * error[i] + one[i]
+        weights = new
+        made.append(weights[:, 0] if Y.shape[1] == 1 else weights)
+        fresh.append(float(one.max()))
+        bounds.append(float(error.max()) + 1e-300)
+    # Every x_i is asked: <w^i, x_i> is a sum over 2i products, all but one of which cancel in pairs.
+    answers = torch.einsum("nkd,nd->nk", weights, X)
+    product = float((weights.norm(dim=-1).max() + error.max()) * X.norm(dim=1).max())
+    reading = 2 * n * _rate(program, d, n, 1.0 + product)
+    lengths = X.norm(dim=1)
+    return Exact(made, fresh, bounds, answers, float((lengths * error).max()) + reading)
+
+
+def newton(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) -> Exact:
+    """Schulz' iteration on U = X M, the rows M x_i that the tokens hold; w = U^T y."""
+    Y = y if y.dim() == 2 else y.unsqueeze(-1)
+    n, d = X.shape
+    u = torch.finfo(program.dtype).eps / 2
+    iterates = newton_schulz(X, float(program.config["optimizer"]["alpha"]))
+    M = next(iterates)
+    error, made, fresh, bounds = 0.0, [], [], []
+    rate = _rate(program, d, n, 1.0)
+    largest = float(X.abs().sum(dim=0).max())
+    # The first product, alpha sum_s x_s <x_s, x_i>, has numbers as large as |x|^2.
+    start = (
+        rate
+        * float(program.config["optimizer"]["alpha"])
+        * largest
+        * float(X.square().sum(dim=1).max())
+    )
+    error = math.sqrt(n * d) * start
+    for _ in range(steps):
+        U = X @ M
+        left = float(torch.linalg.matrix_norm(torch.eye(n, dtype=X.dtype) - U @ X.T, 2))
+        right = float(torch.linalg.matrix_norm(torch.eye(d, dtype=X.dtype) - X.T @ U, 2))
+        column = float(U.abs().sum(dim=0).max()) + n * error
+        one = math.sqrt(n * d) * (rate * column + 16 * u * (float(U.abs().max()) + error))
+        # Beyond this the quadratic term takes over, and no bound holds any more.
+        hopeless = not error * float(X.norm()) < 1.0
+        error = math.inf if hopeless else (left + right) * error + error**2 * float(X.norm()) + one
+        M = next(iterates)
+        w = (X @ M).T @ Y
+        made.append(w[:, 0] if y.dim() == 1 or Y.shape[1] == 1 else w.T)
+        reading = 8 * u * n * float((X @ M).abs().max()) * float(Y.abs().sum())
+        fresh.append(one * float(Y.norm()))
+        bounds.append(error * float(Y.norm()) + reading)
+    answers = asked @ (X @ M).T @ Y
+    length = float(asked.norm(dim=1).max())
+    off = length * error * float(Y.norm())
+    off += _answering_rate(program, d, n) * float(Y.abs().sum(dim=0).max())
+    return Exact(made, fresh, bounds, answers, off)
+
+
+def _answering_rate(program: Program, width: int, n: int) -> float:
+    """Error per unit of sum |y| of the product that answers, which has a range of its own."""
+    codec = program.codec
+    assert isinstance(codec, NewtonCodec)
+    o = codec.options
+    promised = bilinear_certificate(o.scaled, o.leverage, 2 * n + 3).sup_error
+    u = torch.finfo(program.dtype).eps / 2
+    return promised + u * (2 * width + 2 * n + 16) * o.leverage
+
+
+EXACT: dict[str, Callable[[Program, Tensor, Tensor, Tensor, int], Exact]] = {
+    "looped_regression": descent,
+    "fused_loop": descent,
+    "looped_autoregression": descent,
+    "linear_attention_cot": descent,
+    "looped_newton": newton,
+    "looped_decoder": prefixes,
+}

@@ -1,0 +1,79 @@
+"""Work in a fork of this process, with limits of its own: what it takes is measured."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MB = 10**6
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """error: name of the exception's type, "" if there was none; `killed` if a limit ended the process."""
+
+    error: str
+    message: str
+    peak: float
+    cpu: float
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def forked(work: Callable[[], Any], *, memory: float | None = None, cpu: int = 60) -> Outcome:
+    """Do it with so many bytes and seconds of CPU at most."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _child(work, write, memory, cpu)
+    os.close(write)
+    with os.fdopen(read) as stream:
+        text = stream.read()
+    os.waitpid(child, 0)
+    return Outcome(**json.loads(text)) if text else Outcome("killed", "", 0.0, float(cpu))
+
+
+def _give_back_what_is_free() -> None:
+    """Memory that the parent freed and kept would be used again, and not be seen as taken."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def _child(work: Callable[[], Any], write: int, memory: float | None, cpu: int) -> None:
+    import torch
+
+    try:
+        torch.set_num_threads(1)
+        _give_back_what_is_free()
+        before, started = _resident(), os.times()
+        if memory is not None:
+            virtual = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (virtual + int(memory),) * 2)
+        used = int(started.user + started.system)
+        resource.setrlimit(resource.RLIMIT_CPU, (used + cpu, used + cpu + 1))
+        # The child's own peak begins at what it shares with its parent.
+        Path("/proc/self/clear_refs").write_text("5")
+        error = message = ""
+        try:
+            work()
+        except BaseException as caught:
+            error, message = type(caught).__name__, str(caught)
+        status = Path("/proc/self/status").read_text()
+        peak = 1024 * int(status.split("VmHWM:")[1].split()[0]) - before
+        ended = os.times()
+        seconds = ended.user + ended.system - started.user - started.system
+        told = {"error": error, "message": message, "peak": peak, "cpu": seconds}
+        os.write(write, json.dumps(told).encode())
+    finally:
+        os._exit(0)

@@ -1,0 +1,197 @@
+"""No verdict is "passed" unless the bounds could have rejected a program that does not train."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+import icgd
+from icgd.nn.masks import StateMask
+from icgd.verification.judgement import Part, Sight, doubts, sight
+
+F64 = torch.float64
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
+
+
+# -- the rule -------------------------------------------------------------------------------------
+
+
+NAMES = ["W_1", "W_2"]
+CLEAR, BLIND = Sight((True, True), (False, False)), Sight((False, True), (True, False))
+HALF = Sight((False, True), (False, False))
+STILL = Sight((False, False), (False, False))
+
+
+@dataclass(frozen=True)
+class Round:
+    number: int
+    round_bound: float = 1e-12
+    near_kink: int = 0
+    sight: Sight = CLEAR
+
+
+def rounds(n: int, *changed: Round) -> list[Round]:
+    given = {r.number: r for r in changed}
+    return [given.get(k, Round(k)) for k in range(1, n + 1)]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        rounds(5),
+        rounds(10, Round(3, 1.0, 1, BLIND)),  # one in ten may meet a kink
+        rounds(4, Round(3, 1.0, 0, BLIND), Round(4, 1.0, 0, BLIND)),  # a run that converges
+        rounds(4, *(Round(k, sight=STILL) for k in (2, 3, 4))),
+        [],
+    ],
+)
+def test_bounds_below_updates_leave_no_doubt(made: list[Round]) -> None:
+    assert doubts(made, NAMES, remedy="") == []
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (rounds(9, Round(4, math.inf)), "infinite in 1 of 9 rounds, first in 4"),
+        (rounds(9, Round(2, math.nan)), "infinite in 1 of 9 rounds, first in 2"),
+        (rounds(9, Round(3, 1.0, 1, BLIND)), "Rounding could decide a ReLU in 1 of 9"),
+        (rounds(3, *(Round(k, 1.0, 0, BLIND) for k in (2, 3))), "In 2 of 3 rounds, first 2, a bound"),
+        (
+            [Round(1, 1.0, 0, BLIND), *(Round(k, 1.0, 0, HALF) for k in (2, 3))],
+            "The bound on W_1 is larger than its update in every round",
+        ),
+        ([Round(1, sight=STILL), Round(2, sight=STILL)], "No round moved the weights by more"),
+    ],
+)  # fmt: skip
+def test_every_doubt_names_its_cause_and_the_remedy(made: list[Round], sentence: str) -> None:
+    (found,) = doubts(made, NAMES, remedy="Raise n_grid.")
+    assert sentence in found
+    assert any(
+        word in found for word in ("Raise n_grid.", "Standardise the data", "Verify with data")
+    )
+
+
+@pytest.mark.parametrize(
+    ("moved", "bound", "error", "near_kink", "seen"),
+    [
+        (2.0, 1.0, 1.0, 0, (True, False)),  # the update is larger still
+        (0.0, 1e-9, 0.0, 0, (False, False)),  # nothing happens, and that to nine digits
+        (1e-4, 1e-3, 0.0, 0, (False, True)),
+        (1e-4, 1e-3, 1e-9, 1, (False, False)),  # a kink, on the right side of it
+        (1e-4, 1e-3, 1e-4, 1, (False, True)),  # a kink, on the other side
+        (1e-4, 1e-3, math.nan, 1, (False, True)),
+        (1e-4, math.inf, 0.0, 0, (False, True)),
+    ],
+)
+def test_what_a_round_shows(
+    moved: float, bound: float, error: float, near_kink: int, seen: tuple[bool, bool]
+) -> None:
+    before = torch.ones(2, dtype=F64)
+    exact = before + torch.tensor([0.0, moved], dtype=F64)
+    part = Part(before, exact, exact + error, bound)
+    assert sight([part], near_kink, F64) == Sight((seen[0],), (seen[1],))
+    # Another layer that is bounded well does not make up for it.
+    other = Part(before, before + 1, before + 1, 1e-12)
+    assert sight([part, other], near_kink, F64) == Sight((seen[0], True), (seen[1], False))
+
+
+# -- programs -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", ["structured", "dense"])
+def test_features_as_small_as_rounding_show_nothing(executor: str) -> None:
+    """Features of size 1e-14: rounding decides every ReLU, and weights end up far from those of SGD."""
+    net = icgd.Network((3, 5, 1))
+    program = icgd.compile(net, icgd.SGD(lr=0.05))
+    X, Y = 1e-14 * normal(24, 3), normal(24, 1, seed=1)
+    check = icgd.verify(program, X, Y, init=net.init(seed=2), executor=executor)
+    assert check.max_error > 1e-3
+    assert check.verdict == "inconclusive"
+    assert not check.passed
+    assert check.near_kink.count > 24
+    assert any("Standardise the data" in note for note in check.notes)
+    assert check.to_dict()["verdict"] == "inconclusive"
+    assert check.table().title == "icgd verify: INCONCLUSIVE"
+    assert "inconclusive" in repr(check)
+
+
+def test_an_infinite_bound_is_no_pass() -> None:
+    """o_1 = 15.9999999 of 16: with a coarse head's error a query could leave the range."""
+    net = icgd.Network((1, 1, 1))
+    program = icgd.compile(net, icgd.SGD(lr=1e-3), radius=16.0, rho=0.7)
+    init = [
+        (torch.tensor([[15.9999999]], dtype=F64), torch.zeros(1, dtype=F64)),
+        (torch.tensor([[0.5]], dtype=F64), torch.zeros(1, dtype=F64)),
+    ]
+    check = icgd.verify(program, [[1.0]], [[7.0]], init=init)
+    assert check.round_bound == math.inf
+    assert check.verdict == "inconclusive"
+    assert any("infinite in 1 of 1 rounds" in note and "radius" in note for note in check.notes)
+
+
+def test_a_sound_run_with_a_rare_kink_passes() -> None:
+    net = icgd.Network((3, 6, 1))
+    program = icgd.compile(net, icgd.SGD(lr=0.02))
+    X, Y = normal(30, 3), normal(30, 1, seed=1)
+    X[7] = 0  # with biases still 0 every unit of this row sits on its kink
+    check = icgd.verify(program, X, Y, init=net.init(seed=3), executor="dense")
+    assert check.verdict == "passed", check.notes
+
+
+def idle(program: icgd.Program) -> icgd.Program:
+    """The same program with a step that changes nothing."""
+    made = copy.deepcopy(program)
+    made.codec._like = [made.step.like]
+
+    class Nothing(StateMask):
+        def steps(self) -> tuple:
+            return ()
+
+    made.mask = Nothing()
+    return made
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("n_relu", [8, 64, 512])
+def test_a_program_that_does_not_train_never_passes(activation: str, n_relu: int) -> None:
+    net = icgd.Network((2, 3, 1), activation)
+    program = icgd.compile(net, icgd.GD(lr=0.1), method="stack", n_relu=n_relu)
+    X, Y, init = normal(6, 2), normal(6, 1, seed=1), net.init(seed=2)
+    assert not icgd.verify(idle(program), X, Y, init=init, steps=2).passed
+
+
+def test_data_that_teach_nothing_show_nothing() -> None:
+    """Targets are the network's own outputs: every program that leaves its weights alone is right."""
+    problem = icgd.Ridge(2, lam=0.0)
+    program = icgd.compile(problem, icgd.GD(lr=0.5))
+    X, w = normal(6, 2), torch.tensor([0.5, -1.0], dtype=F64)
+    check = icgd.verify(program, X, X @ w, init=w, steps=3)
+    assert check.verdict == "inconclusive"
+    assert any("something to learn" in note for note in check.notes)
+
+
+def test_a_fit_that_is_too_coarse_for_the_step_shows_nothing() -> None:
+    net = icgd.Network((2, 2, 1), "tanh")
+    X, Y, init = normal(6, 2), normal(6, 1, seed=1), net.init(seed=2)
+    verdicts = []
+    for n_relu in (4, 512):
+        program = icgd.compile(net, icgd.GD(lr=1e-3), method="stack", n_relu=n_relu)
+        verdicts.append(icgd.verify(program, X, Y, init=init, steps=1).verdict)
+    assert verdicts == ["inconclusive", "passed"]
+
+
+def test_wrong_is_failed_whatever_is_in_doubt() -> None:
+    net = icgd.Network((2, 2, 1), "tanh")
+    program = icgd.compile(net, icgd.GD(lr=1e-3), method="stack", n_relu=4)
+    program.step.sublayers["loss"].groups["loss"].w_out.data.mul_(-1)
+    X, Y, init = normal(6, 2), normal(6, 1, seed=1), net.init(seed=2)
+    check = icgd.verify(program, X, Y, init=init, steps=1)
+    assert check.verdict == "failed"
+    assert check.table().title == "icgd verify: FAILED"
