@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
+from icgd.cli.settings import PAPERS
 from icgd.experiments.names import NAMES, SCALES
 from icgd.experiments.registry import EXPERIMENTS
+from icgd.verification.theorem_table import PAPERS as THEOREMS
 
 HEAVY = ("torch", "sklearn", "pandas", "matplotlib", "scipy", "huggingface_hub", "safetensors")
 PROBE = f"""
@@ -70,6 +72,7 @@ REFUSED = {
     "run --example diabetes --widths 0": "`--widths` must be integers",
     "run --example diabetes --nothing": "No such option",
     "verify": "`--paper` must be given",
+    "verify --paper FOO": "`--paper` must be one of COT, DEEP, BRIDGE, ALGO, LSA, or all",
     "view nowhere": "There is no run nowhere",
     "report nowhere": "No run nowhere",
     "report": "Missing argument",
@@ -99,6 +102,17 @@ def test_a_refusal_loads_nothing_heavy(words):
     assert loaded == []
 
 
+@pytest.mark.parametrize("words", ["run", "verify --program nowhere"])
+def test_a_missing_target_is_refused_by_the_header_alone(words, tmp_path):
+    (tmp_path / "t.csv").write_text('a, "b, c"\n1,2\n')
+    code, _, said, loaded = start(*words.split(), str(tmp_path / "t.csv"))
+    assert code == 2
+    assert "`--target` must name a column of" in said
+    assert "Its columns are: a, b, c." in said
+    assert loaded == []
+
+
 def test_names_are_those_of_the_registry():
+    assert set(PAPERS) == set(THEOREMS)
     assert tuple(EXPERIMENTS) == NAMES
     assert all(tuple(e.sizes) == SCALES for e in EXPERIMENTS.values())

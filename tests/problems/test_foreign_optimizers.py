@@ -47,12 +47,15 @@ def test_a_torch_network_is_no_problem_and_the_message_says_what_is() -> None:
         ("batch_size", 32, "one row a round and icgd.GD all rows a step"),
         ("weight_decay", 1e-4, "icgd.Ridge"),
         ("betas", (0.9, 0.999), "Adam"),
+        ("learning_rate", 0.1, "Write lr=..."),
         ("schedule", "cosine", "Its options are lr"),
     ],
 )
 def test_options_from_elsewhere_point_to_what_exists(
     optimizer: type, option: str, value: object, sentence: str
 ) -> None:
+    with pytest.raises(icgd.InvalidParameter) as refused:
+        optimizer(**{option: value})  # named first, whether or not there is an lr
     with pytest.raises(icgd.InvalidParameter) as refused:
         optimizer(lr=0.1, **{option: value})
     assert f"`{option}` must be left out: icgd.{optimizer.__name__} has no such option" in str(
@@ -75,3 +78,10 @@ def test_descriptions_stay_plain_values() -> None:
     assert icgd.SGD(0.1) == icgd.SGD(lr=0.1)
     assert repr(icgd.GD(lr=0.1, box=2)) == "GD(lr=0.1, box=2.0)"
     assert hash(icgd.SGD(0.1)) == hash(icgd.SGD(0.1))
+
+
+def test_a_step_size_must_be_given():
+    with pytest.raises(
+        icgd.InvalidParameter, match=r"`lr` must be a finite number > 0.*icgd.SGD\(lr=0.05\)"
+    ):
+        icgd.SGD()

@@ -196,7 +196,6 @@ DAMAGE = {
     "no widths": (put("problem", "widths", value=[]), "does not describe a program.*widths`"),
     "widths of text": (put("problem", "widths", value="ab"), "does not describe a program"),
     "widths null": (put("problem", "widths", value=None), "does not describe a program"),
-    "absurd widths": (put("problem", "widths", value=[10**6, 1]), "does not describe a program"),
     "too few tokens": (put("options", "n_grid", value=3), "does not describe a program.*`n_grid`"),
     "strange option": (put("options", "heads", value=3), "does not describe a program"),
     "options as list": (put("options", value=[1]), "does not describe a program"),
@@ -244,6 +243,14 @@ def test_damaged_and_foreign_files_are_refused(saved, name):
         icgd.Program.from_pretrained(saved)
     stamped(saved)
     with pytest.raises(InvalidFile, match=f"(?s){message}"):
+        icgd.Program.from_pretrained(saved)
+
+
+def test_widths_that_fit_no_machine_are_refused_by_their_size(saved):
+    """The file may be true: it is the machine that is too small, and the error says so."""
+    put("problem", "widths", value=[10**6, 1])(saved)
+    stamped(saved)
+    with pytest.raises(icgd.TooLarge, match=r"304 TB of memory, most of it for `widths`"):
         icgd.Program.from_pretrained(saved)
 
 

@@ -48,6 +48,8 @@ def network(widths: tuple[int, ...], optimizer: object, **options: object) -> Ca
     given = {k: options.pop(k) for k in ("activation", "loss", "output", "bias") if k in options}
     net = icgd.Network(widths, **given)
     X, Y = 0.5 * normal(4, widths[0], seed=1), normal(4, widths[-1], seed=2).abs().clamp(max=1)
+    if net.spec.loss.name == "logistic":
+        Y = Y.round()
     init = [(W.clamp(-1, 1), b if b is None else b + 0.1) for W, b in net.init(seed=3)]
     how = {"epochs": 1} if isinstance(optimizer, icgd.SGD) else {"steps": 2}
 

@@ -59,7 +59,8 @@ def check_of(program):
     spec = program.codec.spec
     X, Y, init = data(spec.widths, 3, 4, bias=spec.bias)
     init = [(W.clamp(-0.9, 0.9), b) for W, b in init]
-    return icgd.verify(program, X, Y.abs(), init=init, steps=1)
+    Y = (Y > 0).double() if spec.loss.name == "logistic" else Y.abs()
+    return icgd.verify(program, X, Y, init=init, steps=1)
 
 
 def judge(program):

@@ -115,7 +115,8 @@ def measure(case, temperature, steps=STEPS):
     """A run's own distances beside the certified eps: [(error, size, distance or gap)], eps of each step."""
     program = case.program(temperature)
     check = icgd.verify(program, case.X, case.y, steps=steps, probe_sets=0)
-    assert check.verdict != "failed"
+    # A hard grid may be coarser than the steps of a Poisson model: within its bounds, showing nothing.
+    assert check.passed or (temperature == "hard" and check.verdict == "inconclusive")
     history = program.run(case.X, case.y, steps=steps, record="weights").history
     rows, exact = [], torch.zeros_like(case.best)
     for w in history:
@@ -273,6 +274,6 @@ def test_lasso_rate_is_met_up_to_a_constant():
     program = icgd.compile(problem, icgd.GD(lr=1 / beta), radius=4.0)
     check = icgd.verify(program, X, y, steps=100, probe_sets=0)
     ratios = [pgd_gap(r.step, beta, float(best.norm())) / r.distance for r in check.rounds]
-    assert check.verdict != "failed"
+    assert check.passed
     assert 1.0 <= min(ratios) < 10
     assert math.isclose(check.constants.beta, beta)

@@ -54,12 +54,14 @@ def test_a_batch_is_judged_problem_by_problem() -> None:
     case = LINEAR_BY_NAME["ridge"]
     pairs = [case.data(5, 3, seed) for seed in range(3)]
     X, y = torch.stack([x for x, _ in pairs]), torch.stack([t for _, t in pairs])
-    program = icgd.compile(case.make(3), icgd.GD(case.lr))
+    # Coarse heads: their errors are far above rounding, which is another in a batch.
+    program = icgd.compile(case.make(3), icgd.GD(case.lr), n_grid=64, rho=0.8)
     check = icgd.verify(program, X, y, steps=10)
     assert check.passed
     assert check.gd_weights.shape == (3, 3)
     alone = [icgd.verify(program, x, t, steps=10).max_error for x, t in pairs]
-    assert check.max_error == max(alone)
+    assert check.max_error == pytest.approx(max(alone), rel=1e-9)
+    assert max(alone) > 1.5 * min(alone) > 1e-6
 
 
 def test_the_distance_to_the_minimiser_is_held_against_the_theorem() -> None:

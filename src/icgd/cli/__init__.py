@@ -247,7 +247,7 @@ def run(
         typer.Option(
             help="Certified range |s| <= radius of every activation and error signal, in the units the network "
             "sees; 1024 in float64 and 128 in float32 unless given. For stack and forward_mode: of "
-            "pre-activations, where the activation is fitted; 8.",
+            "pre-activations, where the activation is fitted; 32.",
             show_default=False,
         ),
     ] = None,
@@ -325,7 +325,7 @@ def verify(
     with one_line_errors():
         from icgd.cli import verify_command as job
 
-        job.check_request(paper, program, data, json)
+        job.check_request(paper, program, data, json, tuple(target or ()))
         if paper is not None:
             passed = job.verify_paper(paper, json)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ METHODS = ("cot", "stack", "forward_mode")
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "softplus", "gelu")
 MODELS = ("network", "linear", "ridge", "lasso", "logistic", "poisson")
 EXAMPLES = ("diabetes", "breast_cancer")
+PAPERS = ("COT", "DEEP", "BRIDGE", "ALGO", "LSA")
 OPTIMIZERS = ("gd", "newton", "preconditioned")
 _NETWORK = {"widths": "16,16", "seed": 0, "output": "linear"}
 _COT = {"epochs": 3, "temperature": "spectral", "n_grid": None, "rho": None}
@@ -26,6 +28,19 @@ NOT_FOR: dict[str, dict[str, object]] = {
     "--model": {**_NETWORK, "epochs": 3, "method": "cot", "attention": None, **_STACK},
 }
 """Options that would be ignored, by what was asked for, with their defaults."""
+
+
+def check_targets_are_named(data: Path, targets: tuple[str, ...]) -> None:
+    """Refuse a table without a target, by its first line alone; a compressed one is refused when read."""
+    if targets or not data.is_file():
+        return
+    with data.open(encoding="utf-8", errors="replace", newline="") as opened:
+        header = next(csv.reader([opened.readline(100_000)], skipinitialspace=True), [])
+    if header and all(name.isprintable() for name in header):
+        raise InvalidParameter(
+            "--target", [], f"name a column of {data}",
+            remedy=f"Its columns are: {', '.join(header)}.",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,8 @@ class Settings:
             raise InvalidFile(
                 f"No file {self.data}. Pass a CSV file with a header, or use --example diabetes."
             )
+        if self.data is not None:
+            check_targets_are_named(self.data, self.target)
         choices = {
             "model": MODELS, "dtype": DTYPES, "executor": EXECUTORS, "temperature": TEMPERATURES,
             "method": METHODS, "optimizer": OPTIMIZERS, "activation": ACTIVATIONS,

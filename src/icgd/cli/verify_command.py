@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icgd.cli.output import as_json, check_file_in_place, write_file
-from icgd.cli.settings import EXECUTORS
+from icgd.cli.settings import EXECUTORS, PAPERS, check_targets_are_named
 from icgd.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def check_request(
-    paper: str | None, program: Path | None, data: Path | None, json: Path | None
-) -> None:
+    paper: str | None, program: Path | None, data: Path | None, json: Path | None,
+    targets: tuple[str, ...],
+) -> None:  # fmt: skip
     """Refuse what can never work, before anything heavy is imported."""
     if (paper is None) == (program is None):
         raise InvalidParameter(
@@ -28,6 +29,10 @@ def check_request(
             "DATA", None if data is None else str(data), "be given together with --program",
             remedy="Try: icgd verify --program DIR data.csv --target y",
         )  # fmt: skip
+    if paper is not None and paper.upper() not in (*PAPERS, "ALL"):
+        raise InvalidParameter("--paper", paper, f"be one of {', '.join(PAPERS)}, or all")
+    if data is not None:
+        check_targets_are_named(data, targets)
     if json is not None:
         check_file_in_place("--json", json)
 

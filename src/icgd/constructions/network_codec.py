@@ -101,7 +101,11 @@ class NetworkCodec:
     def output_of(self, block: Block) -> Tensor:
         """See Codec."""
         out = block.value("out")
-        assert isinstance(out, Tensor)
+        if not isinstance(out, Tensor):
+            raise AssumptionViolated(
+                "The last forward step wrote no output: weights or mask of this program were altered after "
+                "compiling. Compile it again."
+            )
         return out[..., : self.spec.widths[-1]].unsqueeze(-2)
 
     def join(self, outputs: list[Tensor], session: Session) -> Tensor:

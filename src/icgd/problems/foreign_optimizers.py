@@ -24,6 +24,8 @@ OPTIONS: Mapping[str, str] = {
     "batch_size": "icgd.SGD takes one row a round and icgd.GD all rows a step; nothing is in between.",
     "weight_decay": "Linear models have a penalty of their own, icgd.Ridge(n, lam=...); networks have none.",
     "betas": "That is Adam's, which no construction of the package has.",
+    "learning_rate": "Write lr=...",
+    "eta": "Write lr=...",
     "maximize": "Losses are minimised: change the sign of yours.",
 }
 DEFAULTS = {"momentum": 0, "weight_decay": 0, "nesterov": False, "dampening": 0, "maximize": False}

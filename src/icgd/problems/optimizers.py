@@ -25,9 +25,13 @@ class SGD:
 
     lr: float
 
-    def __init__(self, lr: float, **unknown: Any) -> None:
+    def __init__(self, lr: float | None = None, **unknown: Any) -> None:
         for name, value in unknown.items():
             raise unknown_option("SGD", ("lr",), name, value)
+        if lr is None:
+            raise InvalidParameter(
+                "lr", None, "be a finite number > 0", remedy="Try icgd.SGD(lr=0.05)."
+            )
         object.__setattr__(self, "lr", lr)
         number = isinstance(lr, (int, float, np.number)) and not isinstance(lr, bool)
         if not (number and math.isfinite(self.lr) and self.lr > 0):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from icgd.verification.judgement import Outcome
+from icgd.verification.judgement import Outcome, resolution
 
 if TYPE_CHECKING:
     from icgd.verification.verify_network import Check
@@ -27,6 +27,15 @@ class ShortCheck:
         """Whether everything lies within bounds that mean something."""
         return self.verdict == "passed"
 
+    @property
+    def resolution(self) -> float:
+        """The fraction of its update that every part which moved was held to, in its best round.
+
+        NaN for a loop, whose every output is held to its bound instead, and where nothing moved.
+        """
+        rounds = vars(self)["rounds"]
+        return resolution(rounds) if rounds and hasattr(rounds[0], "sight") else math.nan
+
     def __repr__(self) -> str:
         told = vars(self)
         numbers = [
@@ -34,6 +43,8 @@ class ShortCheck:
             for name in ("max_error", "max_round_error", "round_bound", "global_bound")
             if told.get(name) == told.get(name)  # NaN: there is none
         ]
+        if not math.isnan(self.resolution):
+            numbers.append(f"resolution={self.resolution:.2g}")
         rounds = f"{len(told['rounds']):,} rounds"
         return f"{type(self).__name__}(verdict={self.verdict!r}, {', '.join(numbers)}, {rounds})"
 
@@ -70,6 +81,7 @@ def check_table(check: Check) -> Table:
         table, "end of the run, printed L*eps", final, check.paper_bound, final <= check.paper_bound
     )
     table.add_row("largest |W - W_sgd| in any round", f"{check.max_error:.3g}", "", "")
+    add_resolution(table, check.resolution)
     _row(
         table,
         "predictions with the final weights",
@@ -90,7 +102,9 @@ def check_table(check: Check) -> Table:
     return table
 
 
-def rows_table(verdict: Outcome, rows: list[tuple[str, float, float]]) -> Table:
+def rows_table(
+    verdict: Outcome, rows: list[tuple[str, float, float]], *, resolution: float = math.nan
+) -> Table:
     """A verdict as rows of (what, measured, bound)."""
     table = Table(title=table_title(verdict))
     table.add_column("what")
@@ -99,7 +113,15 @@ def rows_table(verdict: Outcome, rows: list[tuple[str, float, float]]) -> Table:
     table.add_column("holds")
     for what, measured, bound in rows:
         _row(table, what, measured, bound, measured <= bound)
+    add_resolution(table, resolution)
     return table
+
+
+def add_resolution(table: Table, resolution: float) -> None:
+    """How much a pass says."""
+    if not math.isnan(resolution):
+        words = f"{resolution:.2g}" if resolution < 1 else "vacuous"
+        table.add_row("bound as a fraction of the update, best round, worst part", "", words, "")
 
 
 def _row(table: Table, what: str, measured: float, bound: float, holds: bool) -> None:

@@ -93,7 +93,7 @@ def lemma_31() -> Row:
         + f" tokens for eps=1e-3, 1e-6, 1e-9, 1e-12; one step for {len(smooth)} smooth losses",
         measured=worst.max_round_error,
         bound=worst.round_bound,
-        also=all(check.verdict != "failed" for check in smooth) and reached,
+        also=all(check.passed for check in smooth) and reached,
         errata=("COT 27", "COT 28"),
     )
 
@@ -138,7 +138,7 @@ def _layers_on_demand(wanted: tuple[float, ...]) -> tuple[list[int], bool]:
         # lr = 1/2 and |x_ij| <= 1: an entry of the step is off by at most half a head's error.
         g = grid_for_error(eps, 4.0)
         check = _one_step(Ridge(2), 4.0, n_grid=g.n_grid, rho=g.rho, margin=g.margin)
-        kept = kept and check.verdict != "failed" and check.round_bound <= eps
+        kept = kept and check.passed and check.round_bound <= eps
         tokens.append(g.n_grid)
     return tokens, kept
 

@@ -109,7 +109,7 @@ def checked(name: str, temperature: Temperature, steps: int | None = None) -> St
 
 def below(check: StatisticsCheck) -> bool:
     """Measured <= bound at every step: to exact descent, and to the minimiser by the theorem."""
-    return check.verdict != "failed" and all(
+    return check.passed and all(
         r.step_error <= r.step_bound and r.error <= r.global_bound and r.distance <= r.theorem
         for r in check.rounds
     )

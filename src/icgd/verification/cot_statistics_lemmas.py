@@ -91,7 +91,7 @@ def _composed(its: Case, check: StatisticsCheck, weights: list[Tensor]) -> bool:
     """Lemma A.2 or A.4 corrected: distance to exact descent and norm, at every step."""
     size = float(its.best.norm())
     # A sum of the steps' own bounds is at most L times the largest.
-    return check.verdict != "failed" and all(
+    return check.passed and all(
         r.error <= r.global_bound <= composed_error(t, check.round_bound) * (1 + 1e-12)
         and float(w.norm()) <= composed_norm(t, check.round_bound, size, size)
         for t, (r, w) in enumerate(zip(check.rounds, weights, strict=True), 1)

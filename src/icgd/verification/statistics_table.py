@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from icgd.verification.check_table import table_title
+from icgd.verification.check_table import add_resolution, table_title
 
 if TYPE_CHECKING:
     from icgd.verification.verify_statistics import StatisticsCheck
@@ -47,4 +47,5 @@ def statistics_table(check: StatisticsCheck) -> Table:
     for probe in check.probes:
         label = f"{probe.n_blocks} {probe.kind} probes of {probe.n_examples} ({probe.executor})"
         row(label, probe.error, probe.bound, probe.passed)
+    add_resolution(table, check.resolution)
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from icgd.errors import InvalidParameter
+from icgd.errors import AssumptionViolated, IcgdError, InvalidParameter
 from icgd.program import Program
 from icgd.runtime.choose_executor import ExecutorName
 from icgd.verification.judgement import Outcome
@@ -79,29 +79,48 @@ def verify(
     >>> check.passed, check.max_error < 1e-14
     (True, True)
     """
-    from icgd.verification.verify_network import verify_network
-    from icgd.verification.verify_statistics import verify_statistics
-
     common = {
         "executor": executor, "probe_sets": probe_sets, "seed": seed, "progress": progress,
     }  # fmt: skip
     kind = str(program.config.get("construction"))
     check_construction(kind)
+    try:
+        return _verify(kind, program, X, Y, init, {"epochs": epochs, "steps": steps}, common)
+    except (RuntimeError, LookupError, AssertionError) as error:
+        if isinstance(error, IcgdError) or not program._is_altered():
+            raise
+        raise AssumptionViolated(
+            f"This {kind} program was altered after compiling and cannot even be run ({error}): it fails. "
+            "Compile it again."
+        ) from error
+
+
+def _verify(
+    kind: str, program: Program, X: Any, Y: Any, init: Any, rounds: dict[str, int | None],
+    common: dict[str, Any],
+) -> Any:  # fmt: skip
+    """Hand the program to the verifier of its construction."""
+    from icgd.verification.verify_network import verify_network
+    from icgd.verification.verify_statistics import verify_statistics
+
+    epochs, steps = rounds["epochs"], rounds["steps"]
     if kind == "softmax_cot_statistics":
         _refuse("a linear model", "steps", epochs=epochs)
-        return verify_statistics(program, X, Y, init=init, steps=steps, **common)  # type: ignore[arg-type]
+        return verify_statistics(program, X, Y, init=init, steps=steps, **common)
     if kind in ("relu_stack", "forward_mode"):
         from icgd.verification.verify_stack import verify_stack
 
         _refuse("full-batch GD", "steps", epochs=epochs)
-        return verify_stack(program, X, Y, init=init, steps=steps, **common)  # type: ignore[arg-type]
+        return verify_stack(program, X, Y, init=init, steps=steps, **common)
     if kind == "softmax_cot_network":
         _refuse("SGD", "epochs", steps=steps)
-        return verify_network(program, X, Y, init=init, epochs=epochs, **common)  # type: ignore[arg-type]
+        return verify_network(program, X, Y, init=init, epochs=epochs, **common)
     from icgd.verification.verify_loop import verify_loop
 
     _refuse("a loop", "steps", init=init, epochs=epochs)
-    return verify_loop(program, X, Y, steps=steps, executor=executor, progress=progress)
+    return verify_loop(
+        program, X, Y, steps=steps, executor=common["executor"], progress=common["progress"]
+    )
 
 
 def _refuse(what: str, instead: str, **given: Any) -> None:

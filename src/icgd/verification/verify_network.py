@@ -55,6 +55,8 @@ REMEDY = (
     "n_grid or radius, compile in float64, or standardise the data."
 )
 
+NO_PREDICTION = PredictionCheck(math.nan, math.nan)
+
 
 @dataclass(frozen=True, repr=False)
 class Check(ShortCheck):
@@ -101,6 +103,7 @@ class Check(ShortCheck):
             "prediction_bound",
             "passed",
             "verdict",
+            "resolution",
         )
         return {
             **{key: getattr(self, key) for key in keys},
@@ -145,12 +148,13 @@ def verify_network(
 
         try:
             run = program.run(X, Y, init=init, epochs=epochs, executor=executor, record=on_round)
+            predictions = judge.predictions(run)
         except AssumptionViolated as stopped:
             # A sound program that leaves its range is the caller's to mend; a broken one is a verdict.
             if grid.passed and all(probe.passed for probe in probes):
                 raise
-            return judge.verdict(None, grid, probes, stopped=str(stopped))
-    return judge.verdict(run, grid, probes)
+            return judge.verdict(None, grid, probes, NO_PREDICTION, stopped=str(stopped))
+    return judge.verdict(run, grid, probes, predictions)
 
 
 class _Judge:
@@ -201,8 +205,9 @@ class _Judge:
         self._within &= all(row.round_error <= row.round_bound for row in rows)
 
     def verdict(
-        self, run: Run | None, grid: GridCheck, probes: list[ProbeResult], *, stopped: str = ""
-    ) -> Check:
+        self, run: Run | None, grid: GridCheck, probes: list[ProbeResult],
+        predictions: PredictionCheck, *, stopped: str = "",
+    ) -> Check:  # fmt: skip
         """Collect the maxima and decide."""
         records = self.records
         # The global bound is rigorous where it says anything; NaN and infinity say nothing.
@@ -210,7 +215,6 @@ class _Judge:
         finite = all(math.isfinite(r.error) and math.isfinite(r.round_error) for r in records)
         sound = grid.passed and all(probe.passed for probe in probes)
         sgd = [lane.sgd for lane in self._lanes]
-        predictions = self._predictions(run)
         open_questions = [
             *doubts(records, part_names(self.spec.n_layers, self.spec.bias), remedy=REMEDY),
             *infinite_bounds("predictions", [predictions.bound]),
@@ -223,7 +227,7 @@ class _Judge:
                 f"Predictions are off by {predictions.error:.3g} and may be by {predictions.bound:.3g}."
             )
         if stopped:
-            notes.append(f"The run stopped after {len(records)} rounds: {stopped}")
+            notes.append(f"Stopped after {len(records)} rounds: {stopped}")
         return Check(
             max_error=worst(r.error for r in records),
             max_round_error=worst(r.round_error for r in records),
@@ -242,10 +246,8 @@ class _Judge:
             notes=notes,
         )
 
-    def _predictions(self, run: Run | None) -> PredictionCheck:
+    def predictions(self, run: Run) -> PredictionCheck:
         """The transformer's own predictions with the final weights, on the first rows of every problem."""
-        if run is None:
-            return PredictionCheck(math.nan, math.nan)
         rows = slice(0, min(PREDICTED_ROWS, self.n_rows))
         X = torch.stack([lane.X[rows] for lane in self._lanes])
         made = self._program.predict(

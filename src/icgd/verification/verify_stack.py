@@ -99,13 +99,13 @@ class StackCheck(ShortCheck):
         part = max(self.fits, key=lambda fit: (not fit.passed, fit.error))
         rows += [(f"probe {p.name} ({p.executor})", p.error, p.bound) for p in self.probes]
         rows.append((f"{len(self.fits)} stored parts, worst {part.name}", part.error, part.bound))
-        return rows_table(self.verdict, rows)
+        return rows_table(self.verdict, rows, resolution=self.resolution)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a result file."""
         keys = (
             "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "passed",
-            "verdict", "notes",
+            "verdict", "resolution", "notes",
         )  # fmt: skip
         return {
             **{key: getattr(self, key) for key in keys},

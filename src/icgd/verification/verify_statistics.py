@@ -127,7 +127,7 @@ class StatisticsCheck(ShortCheck):
         """Plain numbers for a result file."""
         keys = (
             "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "distance",
-            "ratio", "passed", "verdict", "notes",
+            "ratio", "passed", "verdict", "resolution", "notes",
         )  # fmt: skip
         return {
             **{key: getattr(self, key) for key in keys},
