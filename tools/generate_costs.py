@@ -122,7 +122,8 @@ def methods() -> str:
                 flops = [number(c.flops_per_example[m]) for m in c.flops_per_example]
                 heads = "" if c.heads is None else number(sum(c.heads))
                 if not c.reached:
-                    sizes, flops = f"not reached: {number(c.certified)}", [""] * len(flops)
+                    # One digit: the others are rounding, and differ from processor to processor.
+                    sizes, flops = f"not reached: {c.certified:.0e}", [""] * len(flops)
                 rows.append(
                     [activation, f"{error:.0e}", method, str(c.layers), heads, str(c.d_token), sizes,
                      number(c.parameters) if c.reached else "", *flops]

@@ -70,9 +70,8 @@ def test_a_saved_program_of_an_unregistered_construction_names_what_is_missing(
 ) -> None:
     heavy_ball.save_pretrained(tmp_path / "p")
     assert icgd.Program.from_pretrained(tmp_path / "p").config["construction"] == "heavy_ball"
-    answer = CliRunner().invoke(
-        app, ["verify", "--program", str(tmp_path / "p"), str(table(tmp_path / "d.csv"))]
-    )
+    words = ["verify", "--program", str(tmp_path / "p"), str(table(tmp_path / "d.csv"))]
+    answer = CliRunner().invoke(app, [*words, "--target", "y"])
     assert answer.exit_code == 2
     assert "Got 'heavy_ball'" in answer.output
     assert "Traceback" not in answer.output

@@ -112,10 +112,10 @@ def test_copies_do_not_follow(bias):
 
 
 def test_the_worst_of_several_problems():
-    one = RoundRecord(4, 1.0, 2.0, math.nan, 4.0, 5.0, 1, 0.5, Sight((True, True), (False, False)))
-    two = RoundRecord(4, 3.0, 0.0, 1.0, 6.0, 0.0, 2, 0.2, Sight((True, False), (False, True)))
+    one = RoundRecord(4, 1.0, 2.0, math.nan, 4.0, 5.0, 1, 0.5, Sight((0.1, 0.2), (False, False)))
+    two = RoundRecord(4, 3.0, 0.0, 1.0, 6.0, 0.0, 2, 0.2, Sight((0.05, 2.0), (False, True)))
     found = worst_record([one, two])
     assert (found.round, found.error, found.round_error) == (4, 3.0, 2.0)
     assert math.isnan(found.round_bound)
     assert (found.global_bound, found.paper_bound, found.near_kink) == (6.0, 5.0, 3)
-    assert (found.update, found.sight) == (0.2, Sight((True, False), (False, True)))
+    assert (found.update, found.sight) == (0.2, Sight((0.1, 2.0), (False, True)))

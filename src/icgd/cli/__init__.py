@@ -246,8 +246,8 @@ def run(
         float | None,
         typer.Option(
             help="Certified range |s| <= radius of every activation and error signal, in the units the network "
-            "sees; 1024 in float64 and 128 in float32 unless given. For stack and forward_mode: of "
-            "pre-activations, where the activation is fitted; 32.",
+            "sees; 1024 in float64 and 128 in float32 unless given. For stack (32 unless given; 8 where the "
+            "loss is fitted) and forward_mode (8): of pre-activations, where the activation is fitted.",
             show_default=False,
         ),
     ] = None,

@@ -253,8 +253,8 @@ def fusion() -> Row:
         refuted=counted["sym"] != (1, 4) or apart > 0,
         counterexample="none: 1 + 2 + 1 heads, each of which selects for itself. All heads at work in "
         f"every pass would be {naive:.2g} off. A loop of one head (y tokens hold -r, -k, -h) is "
-        f"{single:.0e} off after a step, {later:.0e} after 10: what rounding adds to r and -r alike grows "
-        "by N/c a step",
+        f"{single:.0e} off after a step and more than 1 after 10: what one rounding, 1e-16, adds to r and "
+        "-r alike grows by N/c a step",
         corrected="flags done, count, wait, ask moved on by the feed-forward layer, T + 2 passes: against "
         "the three parts, bit by bit, all modes",
         measured=apart,

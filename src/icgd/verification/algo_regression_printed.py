@@ -190,13 +190,17 @@ def shrunk_residuals(case: Case, steps: int) -> Tensor:
 
 # -- Section 2.2 ----------------------------------------------------------------------------------
 
+ONE_ROUNDING = 2.0**-53
+"""What storing a number near 1 may change."""
+
 
 def one_head_loop(case: Case, c: float, C: float, steps: int) -> Tensor:
     """Descent by ONE softmax head: y tokens hold -r, keys -k and queries -h, the second head's part.
 
     sum_j r_j e^{c s_j} + sum_j (-r_j) e^{-c s_j} = 2 sum_j r_j sinh(c s_j), and the negative of it where the
-    query is -h. Only as long as both copies are exact negatives: a common part grows by N/c a step. The answer
-    for the query.
+    query is -h. Only as long as both copies are exact negatives: a common part grows by N/c a step. They
+    start with one of ONE_ROUNDING, because some processors sum in an order that rounds both alike for a
+    while. The answer for the query.
     """
     n = len(case.X)
     signs = torch.tensor([1.0, -1.0], dtype=DOUBLE).repeat(n).unsqueeze(1)
@@ -205,6 +209,7 @@ def one_head_loop(case: Case, c: float, C: float, steps: int) -> Tensor:
     k = h / n
     h[2 * n] = case.asked
     r = torch.cat([-signs[:, 0] * case.Y[:, 0].repeat_interleave(2), rest[:, 0]])
+    r[: 2 * n] += ONE_ROUNDING
     fixed = r.new_zeros(2 * n + 2, 2 * n + 2)
     fixed[:, -2], fixed[:, -1] = -2 * SHARP, C
     # ANS looks at itself alone: its value must stay exactly 0, because e^C multiplies it.

@@ -265,7 +265,9 @@ def theorem_2() -> Row:
         {w: _forward_errors(make_case(w), by_matrix=by_matrix) for w in shapes}
         for by_matrix in (False, True)
     )
-    found = {(w, kind): checked(w, kind) for w in shapes for kind in ("tanh", "sigmoid", "relu")}
+    # Sums of ReLUs fit so coarsely that with 200 the bound of four layers would exceed the update.
+    units = {"tanh": 200, "sigmoid": 200, "relu": 800}
+    found = {(w, kind): checked(w, kind, n_relu=n) for w in shapes for kind, n in units.items()}
     measured, bound, passed = worst_of(list(found.values()))
     layers = all(make_case(w).n_layers == len(w) - 1 for w in shapes)
     return judge(
@@ -277,7 +279,7 @@ def theorem_2() -> Row:
             for w, (same, off) in wrong.items()
         )
         + f"; by the matrix form of Definition 1 off by {max(off for _, off in other.values()):.0e}",
-        corrected="n layers, 200 units a fit, one step: "
+        corrected="n layers, 200 units a fit (ReLU heads 800), one step: "
         + ", ".join(
             f"n={len(w) - 1} {kind} {c.max_round_error:.0e}" for (w, kind), c in found.items()
         ),
