@@ -8,7 +8,7 @@ from icgd.experiments import estimate as by_steps
 from icgd.experiments import whole_cells
 from icgd.experiments.cells import Cell
 from icgd.experiments.registry import EXPERIMENTS
-from icgd.experiments.whole_cells import estimate_whole, kind_of_cell, start_of_a_worker
+from icgd.experiments.whole_cells import estimate_whole, kind_of_cell, start_of_processes
 
 
 class Clock:
@@ -42,7 +42,7 @@ def cell(seed: int, steps: int = 1, measured: float = 30.0) -> Cell:
 def clock(monkeypatch):
     CLOCK.now, CLOCK.calls = 0.0, 0
     monkeypatch.setattr(whole_cells.time, "perf_counter", CLOCK.perf_counter)
-    monkeypatch.setattr(whole_cells, "start_of_a_worker", lambda: 4.0)
+    monkeypatch.setattr(whole_cells, "start_of_processes", lambda n: 4.0)
     return CLOCK
 
 
@@ -67,7 +67,7 @@ def test_nothing_to_do_costs_nothing(clock):
 
 
 def test_the_start_of_a_process_takes_time():
-    assert start_of_a_worker() > 0.0
+    assert start_of_processes(1) > 0.0
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -35,7 +35,8 @@ def estimate_whole(cells: Sequence[Cell], workers: int, device: str = "cpu") -> 
                 cell.do(place)
                 known[kind] = time.perf_counter() - started
     work = sum(known[kind_of_cell(cell)] for cell in cells)
-    return replace(cost, seconds=start_of_a_worker() + work / max(1, min(workers, len(cells))))
+    n = max(1, min(workers, len(cells)))
+    return replace(cost, seconds=start_of_processes(n) + work / n)
 
 
 def kind_of_cell(cell: Cell) -> str:
@@ -49,8 +50,15 @@ def kind_of_cell(cell: Cell) -> str:
     return f"{cell.work} {json.dumps(without_seeds(cell.options), sort_keys=True)}"
 
 
-def start_of_a_worker() -> float:
-    """Seconds until a fresh process has loaded what a cell needs; workers start side by side."""
+LOADED = "import icgd.experiments.registry, matplotlib.pyplot"
+"""What the command loads, and what its workers load: nothing of it is small beside cells of a second."""
+
+
+def start_of_processes(n: int) -> float:
+    """Seconds until the command itself and then n workers, side by side, have loaded what they need."""
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import icgd.experiments.registry"], check=True)
-    return time.perf_counter() - started
+    workers = [subprocess.Popen([sys.executable, "-c", LOADED]) for _ in range(n)]
+    codes = [worker.wait() for worker in workers]
+    if any(codes):
+        raise RuntimeError(f"A worker could not be started: {LOADED} failed.")
+    return 2 * (time.perf_counter() - started)
