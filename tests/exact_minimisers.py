@@ -90,11 +90,15 @@ def exact_lasso(X, y, lam):
 
 
 def exact_glm(X, y, lam, link, start):
-    """The minimiser of a generalised linear model with intercept by Newton's method in 60 digits."""
+    """The minimiser of a generalised linear model by Newton's method in 60 digits.
+
+    With an intercept if `start` has one more entry than X has columns.
+    """
     mpmath.mp.dps = 60
-    rows = [[*map(mpmath.mpf, map(float, row)), mpmath.mpf(1)] for row in X]
+    one = [mpmath.mpf(1)] * (len(start) - X.shape[1])
+    rows = [[*map(mpmath.mpf, map(float, row)), *one] for row in X]
     targets, n, d = [mpmath.mpf(float(v)) for v in y], len(y), X.shape[1]
-    penalty = mpmath.diag([mpmath.mpf(float(lam))] * d + [mpmath.mpf(0)])
+    penalty = mpmath.diag([mpmath.mpf(float(lam))] * d + [0 * v for v in one])
     A, w = mpmath.matrix(rows), mpmath.matrix([mpmath.mpf(float(v)) for v in start])
     for _ in range(60):
         s = A * w

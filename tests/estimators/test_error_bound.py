@@ -115,6 +115,22 @@ def test_generalised_linear_models_are_within_their_bounds(link, shape, columns,
     assert math.isfinite(model.error_bound_) or (columns, scale) != ("plain", 1.0)
 
 
+@pytest.mark.parametrize("link", ["logistic", "poisson"])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_a_penalty_bounds_the_distance_from_anywhere(link, scale):
+    """Two steps: far from the minimiser, where the curvature of the loss may have fallen off."""
+    X, y = data("wide", "plain", (scale, 1.0), seed=3)
+    y = (y > 0).astype(float) if link == "logistic" else np.floor(np.abs(y) * 3)
+    y[:2] = 0, 1
+    kind = {"logistic": icgd.InContextLogisticRegression, "poisson": icgd.InContextPoissonRegressor}
+    model = quietly(kind[link](0.1, fit_intercept=False, tol=1e-4, max_iter=2), X, y)
+    rows, targets = (t.numpy() for t in model.prompt(X, y))
+    w = model.run_.weights.numpy()
+    best = exact_glm(rows, targets, 0.1, link, start=w)
+    assert math.isfinite(model.error_bound_)
+    assert within(w, best, model.error_bound_)
+
+
 def test_more_features_than_examples_and_a_weak_penalty():
     """The curvature over the span of the examples proves nothing: proximal steps leave it."""
     X = np.random.default_rng(0).normal(size=(10, 40))

@@ -136,6 +136,9 @@ class Landscape:
         elif self._penalised:
             alpha = self._penalised_alpha(w)
             distance = self._reached(G, alpha)
+            if not problem.spec.intercept:
+                # The penalty bends the whole objective by lam, however far away the minimiser is.
+                distance = min(distance, G / problem.spec.lam * (1 + 4 * UNIT))
         else:
             alpha, outside = self._span_alpha(w)
             distance = self._reached(G, alpha) + outside

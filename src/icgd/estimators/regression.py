@@ -101,7 +101,7 @@ class InContextPoissonRegressor(InContextRegressor):
     exponential bends more the further out, so no step size is safe beforehand: the first is 1/beta with
     the curvature at the start, and where it proves too large the run starts again with a smaller one.
     Likewise error_bound_ uses the curvature at the weights found and how fast it can fall off from
-    there; further away than that allows, it is infinite.
+    there; further away than that allows it is |gradient| / lam, or infinite with an intercept.
 
     >>> import numpy as np
     >>> X = np.array([[-1.0], [0.0], [1.0], [2.0]])
