@@ -39,8 +39,8 @@ class InContextLogisticRegression(ClassifierMixin, InContextLinearModel):
     classes'), gap_bound_ (proved bound on what the objective is above its minimum, likewise), start_,
     n_features_in_, feature_names_in_, x_mean_. The curvature of the loss changes with the weights;
     error_bound_ uses that at the weights found and how fast it can fall off from there, and is infinite
-    further away than that allows (with a penalty and no intercept it is |gradient| / lam). Separable classes without a penalty have no minimiser, and
-    the fit ends with a ConvergenceWarning.
+    further away than that allows (with a penalty and no intercept it is |gradient| / lam). Separable
+    classes without a penalty have no minimiser, and the fit ends with a ConvergenceWarning.
 
     >>> import numpy as np
     >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
