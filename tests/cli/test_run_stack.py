@@ -164,7 +164,7 @@ def test_an_option_of_another_method_says_which(here, options, remedy):
 def test_a_saved_stack_is_verified_on_the_command_line(here):
     net = icgd.Network((3, 4, 1), "tanh")
     for method in ("stack", "forward_mode"):
-        program = icgd.compile(net, icgd.GD(lr=0.1), method=method, n_relu=40)
+        program = icgd.compile(net, icgd.GD(lr=0.1), method=method, n_relu=160)
         program.save_pretrained(method)
         command = ["verify", "--program", method, "data.csv", "--target", "y", "--steps", "5"]
         found = runner.invoke(app, command)

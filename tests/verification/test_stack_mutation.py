@@ -35,7 +35,7 @@ CASES = {
     ),
     "forward, softplus by tanh": (
         (2, 2, 2, 1), {"activation": "softplus"},
-        {"method": "forward_mode", "n_relu": 16, "attention": "tanh"},
+        {"method": "forward_mode", "n_relu": 32, "attention": "tanh"},
     ),
     "forward, tanh by sigmoid": (
         (2, 2, 1), {"activation": "tanh"},

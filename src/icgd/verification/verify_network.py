@@ -46,6 +46,7 @@ from icgd.verification.weight_arithmetic import (
     distance,
     of_problem,
     parts,
+    relative,
     together,
     worst,
 )
@@ -201,8 +202,8 @@ class _Judge:
             for i, lane in enumerate(self._lanes)
         ]
         self.records.append(worst_record(rows))
-        # Every problem against its own bound, not the worst against the worst.
-        self._within &= all(row.round_error <= row.round_bound for row in rows)
+        # Every part of every problem against its own bound, not the worst against the worst.
+        self._within &= all(lane.within for lane in self._lanes)
 
     def verdict(
         self, run: Run | None, grid: GridCheck, probes: list[ProbeResult],
@@ -216,7 +217,12 @@ class _Judge:
         sound = grid.passed and all(probe.passed for probe in probes)
         sgd = [lane.sgd for lane in self._lanes]
         open_questions = [
-            *doubts(records, part_names(self.spec.n_layers, self.spec.bias), remedy=REMEDY),
+            *doubts(
+                records,
+                part_names(self.spec.n_layers, self.spec.bias),
+                remedy=REMEDY,
+                drift=worst(lane.drift for lane in self._lanes),
+            ),
             *infinite_bounds("predictions", [predictions.bound]),
         ]
         sound &= run is not None and within and finite
@@ -302,7 +308,14 @@ class _Lane:
         self._round = 0
         self._global = 0.0
         self._eps = 0.0
+        self._start, self._apart, self._way = clone(init), 0.0, 0.0
+        self.within = True
         self.sgd = init
+
+    @property
+    def drift(self) -> float:
+        """Largest distance to SGD's own run, as a fraction of the way that one goes."""
+        return relative(self._apart, self._way)
 
     def after_round(self, weights: Weights) -> RoundRecord:
         """Judge the round that led from the previous weights to these."""
@@ -320,16 +333,20 @@ class _Lane:
         self._global = local.bound + expansion(j.spec, before, x, y, j.lr, self._global)
         self._eps = max(self._eps, _printed_round_error(j, before, x, y))
         self._before = weights
+        self.within &= all(part.within for part in judged)
+        error = distance(weights, self.sgd)
+        self._apart = worst((self._apart, error))
+        self._way = max(self._way, distance(self._start, self.sgd))
         return RoundRecord(
             round=self._round,
-            error=distance(weights, self.sgd),
+            error=error,
             round_error=distance(weights, exact),
             round_bound=local.bound,
             global_bound=self._global,
             paper_bound=paper_bound(self._round, self._eps),
             near_kink=local.near_kink,
             update=distance(before, exact),
-            sight=sight(judged, local.near_kink, j.dtype),
+            sight=sight(judged),
         )
 
 

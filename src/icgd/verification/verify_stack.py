@@ -47,6 +47,7 @@ from icgd.verification.weight_arithmetic import (
     largest,
     of_problem,
     parts,
+    relative,
     together,
     worst,
 )
@@ -185,11 +186,17 @@ class _Lane:
         self.lr, self.box = float(optimizer["lr"]), optimizer["box"]
         self._oracle: Iterator[Weights] = network_gd_steps(self.spec, init, X, Y, self.lr, self.box)
         self._before = clone(init)
+        self._start, self._apart, self._way = clone(init), 0.0, 0.0
         self._spread: Weights | None = None
         self._global = 0.0
         self._looks = {round(k * n_steps / CURVATURES) for k in range(CURVATURES)}
         self._curvature, self._theorem, self._step = 0.0, 0.0, 0
         self.within = True
+
+    @property
+    def drift(self) -> float:
+        """Largest distance to exact descent, as a fraction of the way that goes."""
+        return relative(self._apart, self._way)
 
     def after_step(self, weights: Weights) -> RoundRecord:
         """Judge the step that led from the previous weights to these."""
@@ -206,11 +213,12 @@ class _Lane:
         self._theorem = (1 + self.lr * self._curvature) * self._theorem + euclidean(weights, exact)
         self._before = weights
         self.within &= all_within(weights, exact, local)
-        seen = sight(
-            [Part(*tensors) for tensors in parts(before, exact, weights, local)], kinks, self.dtype
-        )
+        seen = sight([Part(*tensors) for tensors in parts(before, exact, weights, local)])
+        error = distance(weights, self.gd)
+        self._apart = worst((self._apart, error))
+        self._way = max(self._way, distance(self._start, self.gd))
         return RoundRecord(
-            self._step, distance(weights, self.gd), off, largest(local), self._global, self._theorem,
+            self._step, error, off, largest(local), self._global, self._theorem,
             kinks, distance(before, exact), seen,
         )  # fmt: skip
 
@@ -263,7 +271,13 @@ def _verdict(
         notes.append("The run is not within its bounds.")
     spec = network_spec(program)
     open_questions = [
-        *doubts(records, part_names(spec.n_layers, spec.bias), remedy=REMEDY, what="step"),
+        *doubts(
+            records,
+            part_names(spec.n_layers, spec.bias),
+            remedy=REMEDY,
+            what="step",
+            drift=worst(lane.drift for lane in lanes),
+        ),
         *infinite_bounds("probes", [probe.bound for probe in probes]),
     ]
     sound = run is not None and finite and within and _all_passed(fits, probes)

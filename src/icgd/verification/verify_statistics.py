@@ -246,7 +246,7 @@ class _Lane:
     def __init__(self, bound: StepBound, X: Tensor, y: Tensor, w: Tensor) -> None:
         self.bound, self.spec, self.lr = bound, bound.spec, bound.lr
         self.problem = problem_of(bound.spec)
-        self.X, self.y, self.dtype = X.double(), y.double(), X.dtype
+        self.X, self.y = X.double(), y.double()
         self.before = w.double().clone()
         self.gd = self.before
         self._oracle = gd_steps(self.problem, self.before, self.X, self.y, self.lr)
@@ -306,7 +306,7 @@ class _Lane:
         t = len(self.records) + 1
         distance, theorem = self._distance(w), self._theorem(t)
         value = float(self.problem.objective(w, self.X, self.y))
-        seen = sight([Part(self.before, exact, w, entry)], 0, self.dtype)
+        seen = sight([Part(self.before, exact, w, entry)])
         record = StepRecord(
             t, float((w - self.gd).norm()), float((w - exact).norm()), step,
             self._sum if self.lr * self.constants.beta <= 2 else math.inf,

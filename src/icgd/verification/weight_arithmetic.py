@@ -21,6 +21,17 @@ def worst(values: Iterable[float]) -> float:
     return math.nan if any(math.isnan(v) for v in listed) else max(listed, default=0.0)
 
 
+def relative(apart: float, way: float) -> float:
+    """A distance as a fraction of another, which may be 0.
+
+    >>> relative(1.0, 4.0), relative(0.0, 0.0), relative(1.0, 0.0)
+    (0.25, 0.0, inf)
+    """
+    if way > 0:
+        return apart / way
+    return 0.0 if apart == 0 else math.inf
+
+
 def parts(*many: Weights) -> Iterator[tuple[Tensor, ...]]:
     """Weight matrices and biases that belong together, in double precision."""
     for pairs in zip(*many, strict=True):
