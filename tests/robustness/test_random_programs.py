@@ -16,7 +16,11 @@ from random_programs import FAMILIES, Draw, apart, flat
 
 FEW, MANY = 8, 400
 ROUNDING = 1e-9
-"""Executors sum in different orders; a unit's fit divides by its spacing, which costs digits."""
+"""Executors sum in different orders; a unit's fit divides by its spacing, which costs digits.
+
+Data a million times smaller than the range a loop was compiled for leaves its softmax heads too few
+digits. `verify` then says "inconclusive", and executors owe each other only that program's own bound.
+"""
 
 
 def _draw(family: str, seed: int) -> Draw | None:
@@ -59,9 +63,15 @@ def executors_agree(family: str, seeds: range) -> list[str]:
             continue
         size = 1.0 + max(float(w.abs().max()) for w in known["structured"][1])
         gap = max(apart(known["structured"][1], fate[1]) for fate in known.values())
-        if not gap <= ROUNDING * size:
+        if not gap <= ROUNDING * size and not _excused(draw, gap):
             wrong.append(f"{family} {seed}: executors {gap:.2g} apart at weights of {size:.2g}")
     return wrong
+
+
+def _excused(draw: Draw, gap: float) -> bool:
+    """Whether `verify` claims nothing for these data and its bound covers the gap."""
+    check = icgd.verify(draw.program, draw.X, draw.y, **draw.run)
+    return check.verdict == "inconclusive" and gap <= check.round_bound
 
 
 def verdicts_are_right(family: str, seeds: range) -> tuple[list[str], int]:
@@ -73,9 +83,7 @@ def verdicts_are_right(family: str, seeds: range) -> tuple[list[str], int]:
             continue
         try:
             check = icgd.verify(draw.program, draw.X, draw.y, **draw.run)
-        except (
-            IcgdError
-        ):  # predictions after the step leave the range, or descent diverges: refused
+        except IcgdError:  # predictions leave the range after the step, or descent diverges
             continue
         if not check.passed:
             continue
