@@ -12,6 +12,7 @@ from cases import by_name
 from icgd.reference import minimiser
 from icgd.reference.library import fitted_weights
 from linear_cases import LINEAR, LINEAR_BY_NAME, LinearCase
+from random_programs import linear_model
 
 
 @pytest.mark.parametrize("case", LINEAR, ids=by_name)
@@ -82,6 +83,14 @@ def test_separable_classes_have_no_minimiser() -> None:
     y = torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
     with pytest.raises(icgd.AssumptionViolated, match=r"no minimiser .*separable"):
         minimiser(icgd.GLM(1, "logistic"), X, y)
+
+
+def test_separable_classes_are_a_sentence_even_where_newtons_iterates_overflow() -> None:
+    """Whether LAPACK takes a matrix of NaN or raises depends on the machine."""
+    draw = linear_model(14)
+    problem = icgd.GLM(draw.X.shape[1], "logistic", intercept=False)
+    with pytest.raises(icgd.AssumptionViolated, match=r"no minimiser .*separable"):
+        minimiser(problem, draw.X, draw.y)
 
 
 def test_a_users_link_is_integrated_to_rounding() -> None:

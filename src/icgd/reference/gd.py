@@ -60,6 +60,8 @@ def minimiser(problem: LinearModel, X: Tensor, y: Tensor, *, steps: int = 200) -
         with torch.enable_grad():
             (grad,) = torch.autograd.grad(problem.smooth_part(point, X, y), point)
         hessian = torch.autograd.functional.hessian(lambda v: problem.smooth_part(v, X, y), w)
+        if not bool(hessian.isfinite().all()):
+            break  # the iterates ran away until the objective overflowed
         size = torch.linalg.eigvalsh(hessian)
         if not float(size[0]) > 1e-12 * max(1.0, float(size[-1])):
             if bool(w.any()):
