@@ -31,7 +31,7 @@ test: $(STAMP)
 # Needs chromium and chromedriver; installs them where apt-get may.
 browser-test: $(STAMP)
 	sh tools/get_browser.sh
-	$(ONE_THREAD) ICGD_NEEDS_BROWSER=1 $(BIN)/pytest -q -n $(WORKERS) tests/viewer tests/report tests/cli/test_report_cli.py
+	$(ONE_THREAD) ICGD_NEEDS_BROWSER=1 $(BIN)/pytest -q -n $(WORKERS) tests/pages tests/cli/test_report.py
 
 slow: $(STAMP)
 	$(ONE_THREAD) $(BIN)/pytest -n $(WORKERS) -q -m slow

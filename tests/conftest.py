@@ -10,23 +10,23 @@ import torch
 from jaxtyping import install_import_hook
 
 # Test files are imported by path; this lets them share `cases` and `typecheck`.
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 # Modules whose signatures speak of tensors and classes. Left out are those that take Builder, Codec or
 # another protocol (beartype can check only those marked as runtime checkable), and those that meet
 # whatever a user passes: there the package's own complaint is wanted, and tested.
 CHECKED = [
-    "icgd.certificate",
-    "icgd.gadgets.smooth_functions",
-    "icgd.gadgets.spectral_head",
-    "icgd.layout",
-    "icgd.nn.attention",
-    "icgd.nn.layer",
-    "icgd.nn.masks",
-    "icgd.reference",
-    "icgd.runtime.blocks",
-    "icgd.runtime.cost",
-    "icgd.runtime.watch",
+    "icgd.transformer.certificate",
+    "icgd.transformer.gadgets.fits.smooth_functions",
+    "icgd.transformer.gadgets.heads.spectral_head",
+    "icgd.transformer.layout",
+    "icgd.transformer.nn.attention",
+    "icgd.transformer.nn.chain.layer",
+    "icgd.transformer.mask_rules",
+    "icgd.oracle",
+    "icgd.transformer.blocks",
+    "icgd.transformer.runtime.cost",
+    "icgd.transformer.runtime.watch",
 ]
 install_import_hook(CHECKED, "typecheck.typechecker")
 

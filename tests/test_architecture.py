@@ -91,7 +91,7 @@ def test_the_judge_is_not_imported_by_what_it_judges():
     judged = {"constructions", "program", "gadgets", "runtime", "nn", "layout", "certificate"}
     for path in FILES:
         if path.relative_to(ROOT).parts[0].removesuffix(".py") in judged:
-            assert "icgd.reference" not in path.read_text(), path.name
+            assert "icgd.oracle" not in path.read_text(), path.name
 
 
 def test_nothing_names_a_path_of_one_machine():

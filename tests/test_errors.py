@@ -6,12 +6,14 @@ import pickle
 
 import pytest
 
+import icgd
 from icgd.errors import (
     AssumptionViolated,
     IcgdError,
     InvalidFile,
     InvalidParameter,
     LayoutError,
+    TooLarge,
     raise_all,
 )
 
@@ -72,3 +74,37 @@ def test_errors_survive_a_trip_between_processes(error):
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is type(error)
     assert str(back) == str(error)
+
+
+BEYOND = 10**5000
+"""More digits than Python prints, and no float."""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: icgd.SGD(lr=BEYOND),
+        lambda: icgd.GD(lr=BEYOND),
+        lambda: icgd.GD(lr=0.1, box=BEYOND),
+        lambda: icgd.Newton(alpha=BEYOND),
+        lambda: icgd.Network((BEYOND, 1)),
+        lambda: icgd.Network((2, 1)).init(seed=BEYOND),
+        lambda: icgd.Ridge(BEYOND),
+        lambda: icgd.Ridge(2, lam=BEYOND),
+        lambda: icgd.LinearRegression(BEYOND, 2),
+        lambda: icgd.LinearRegression(2, 2, x_radius=BEYOND),
+        lambda: icgd.huber(BEYOND),
+        lambda: icgd.compile(icgd.Network((2, 1)), icgd.SGD(lr=0.1), radius=BEYOND),
+        lambda: icgd.compile(icgd.Network((2, 1)), icgd.SGD(lr=0.1), n_grid=BEYOND),
+        lambda: icgd.compile(icgd.Ridge(2), icgd.GD(lr=0.1)).run([[1.0, 2.0]], [1.0], steps=BEYOND),
+    ],
+)
+def test_integers_that_no_float_holds_are_refused_in_a_sentence(make):
+    with pytest.raises((InvalidParameter, TooLarge)):
+        make()
+
+
+def test_a_keyword_that_run_does_not_have_is_told_what_exists():
+    program = icgd.compile(icgd.Network((2, 1)), icgd.SGD(lr=0.1))
+    with pytest.raises(InvalidParameter, match=r"`batch_size` must be left out.*icgd\.GD all rows"):
+        program.run([[1.0, 2.0]], [[1.0]], batch_size=3)

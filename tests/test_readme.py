@@ -67,7 +67,7 @@ def test_every_option_is_in_the_manual():
 
 
 def test_every_key_of_a_result_is_in_the_manual():
-    from icgd.cli import run_command
+    from icgd.cli.run import network as run_command
 
     manual = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     source = Path(run_command.__file__).read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ def block_figure() -> bytes:
     from matplotlib.axes import Axes
 
     import icgd
-    from icgd.report.figures import draw
+    from icgd.pages.report.drawing.figures import draw
 
     program = icgd.compile(icgd.Network((3, 3, 1)), icgd.SGD(lr=0.1))
     slots = list(program.layout)
@@ -72,8 +72,8 @@ def mask_figure(n_layers: int = 3) -> bytes:
     from matplotlib.axes import Axes
     from matplotlib.patches import Rectangle
 
-    from icgd.nn.masks import DynamicMask
-    from icgd.report.figures import COLOURS, draw
+    from icgd.pages.report.drawing.figures import COLOURS, draw
+    from icgd.transformer.mask_rules import DynamicMask
 
     steps = DynamicMask(n_layers).steps()
     prompt = [("X", 0), ("Y", 0), *(("B", i) for i in range(1, n_layers + 1))]
@@ -124,8 +124,8 @@ def router_figure() -> bytes:
     from matplotlib.axes import Axes
 
     import icgd
-    from icgd.constructions.softmax_cot_network import step_kinds
-    from icgd.report.figures import COLOURS, draw
+    from icgd.mechanisms.cot_network.layer import step_kinds
+    from icgd.pages.report.drawing.figures import COLOURS, draw
 
     kinds = step_kinds(icgd.Network((2, 2, 1)).spec)
     flags = {  # of F, B and data blocks
@@ -164,7 +164,7 @@ def head_figure(s: float = 0.3) -> bytes:
     from matplotlib.axes import Axes
 
     import icgd
-    from icgd.report.figures import COLOURS, draw
+    from icgd.pages.report.drawing.figures import COLOURS, draw
 
     heads = {
         "hard": icgd.SpectralHead(1.0, n_grid=32, temperature="hard"),
@@ -232,7 +232,7 @@ def laws(sizes: tuple[int, ...] = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64)) -
     best    rho and margin balanced, 2 pi^2 rho^2 = m^2 / 2: both terms are exp(-pi (p - 1) / 4)
     hard    half a spacing of p levels on [-R, R]
     """
-    from icgd.theory.spectral import gaussian_moments, make_geometry
+    from icgd.transformer.gadgets.heads.spectral_theory import gaussian_moments, make_geometry
 
     found: dict[str, Any] = {"p": sizes, "hard": [1 / (p - 1) for p in sizes]}
     for name in ("fixed", "best"):
@@ -252,7 +252,7 @@ def laws_figure(found: dict[str, Any] | None = None) -> bytes:
     """1/p against exp(-c p) and exp(-c p^2)."""
     from matplotlib.axes import Axes
 
-    from icgd.report.figures import COLOURS, draw
+    from icgd.pages.report.drawing.figures import COLOURS, draw
 
     found = found or laws()
     p = found["p"]

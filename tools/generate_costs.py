@@ -38,7 +38,7 @@ def number(value: float | None, digits: int = 3) -> str:
 def ratios() -> str:
     """stack / cot for N = 3, 6, 9, 12, 16, three settings."""
     from icgd.costs import tables
-    from icgd.theory.costs import MODELS
+    from icgd.costs.formulas import MODELS
 
     rows = []
     for activation, error in (("relu", 1e-6), ("tanh", 1e-3), ("tanh", 1e-6)):
@@ -63,7 +63,7 @@ def ratios() -> str:
 def powers() -> str:
     """Exponents and break-even points of the ratio."""
     from icgd.costs import tables
-    from icgd.theory.costs import MODELS
+    from icgd.costs.formulas import MODELS
 
     rows = []
     for model in MODELS:
@@ -170,8 +170,8 @@ def searching() -> str:
 
 def trade() -> str:
     """Depth against heads: both stacks at equal units."""
-    from icgd.theory.costs import Heads
-    from icgd.theory.stack_costs import ForwardFits, StackFits, forward_bill, stack_bill
+    from icgd.costs.formulas import Heads
+    from icgd.costs.stacks import ForwardFits, StackFits, forward_bill, stack_bill
 
     rows = []
     for n in (2, 3, 4, 6, 9):
@@ -211,7 +211,7 @@ def figure() -> bytes:
     """Operations against N and memory against L, as PNG."""
     import icgd
     from icgd.costs import tables
-    from icgd.report.cost_figures import growth_figure
+    from icgd.pages.report.drawing.cost_figures import growth_figure
 
     depths = range(2, 17)
     found = {

@@ -120,7 +120,7 @@ SPECTRAL_GRIDS = [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 48, 64]
 
 def best_spectral(n_grid: int) -> tuple[float, float]:
     """The rho and margin with the smallest certificate on |s| <= 1 in float64."""
-    from icgd.theory.spectral import head_error, make_geometry, min_grid
+    from icgd.transformer.gadgets.heads.spectral_theory import head_error, make_geometry, min_grid
 
     choices = [
         (rho, margin)
@@ -160,7 +160,7 @@ def precision_figure() -> bytes:
     """Tokens against precision: what a softmax can read off n tokens."""
     from matplotlib.axes import Axes
 
-    from icgd.report.figures import COLOURS, draw
+    from icgd.pages.report.drawing.figures import COLOURS, draw
 
     curves = precision_curves()
     names = {
@@ -190,9 +190,9 @@ def precision_figure() -> bytes:
 def round_figure() -> bytes:
     """Error of every round of the demo beside its bound."""
     import icgd
-    from icgd.cli.curves import error_curve
-    from icgd.cli.run_command import load_table
-    from icgd.report.figures import error_figure
+    from icgd.cli.run.curves import error_curve
+    from icgd.cli.run.network import load_table
+    from icgd.pages.report.drawing.figures import error_figure
 
     table = load_table(None, "diabetes", (), standardize=True)
     network = icgd.Network((table.X.shape[1], 16, 16, 1))
@@ -206,7 +206,7 @@ def diabetes_ridge(steps: int, **options: Any) -> Any:
     import torch
 
     import icgd
-    from icgd.cli.run_command import load_table
+    from icgd.cli.run.network import load_table
 
     table = load_table(None, "diabetes", (), standardize=True)
     X, y = torch.as_tensor(table.X), torch.as_tensor(table.Y).reshape(-1)
@@ -235,7 +235,7 @@ def grid_figure(steps: int = 50) -> bytes:
     """Error after some steps, and its bound, against the number of grid tokens."""
     from matplotlib.axes import Axes
 
-    from icgd.report.figures import COLOURS, draw
+    from icgd.pages.report.drawing.figures import COLOURS, draw
 
     curves: dict[str, list[tuple[int, float, float]]] = {"hard": [], "spectral": []}
     for n in [8, 16, 32, 64, 128, 256, 512, 1024]:
@@ -268,7 +268,7 @@ def steps_figure(steps: int = 1000) -> bytes:
     """Error and its bound against the number of steps, in both temperatures."""
     from matplotlib.axes import Axes
 
-    from icgd.report.figures import COLOURS, draw
+    from icgd.pages.report.drawing.figures import COLOURS, draw
 
     runs = [
         ("hard, 64 tokens", COLOURS["sgd"], {"temperature": "hard", "n_grid": 64}),

@@ -17,15 +17,12 @@ from pathlib import Path
 
 import torch
 
-from icgd._version import __version__
+from icgd import __version__
 from icgd.errors import InvalidFile
-from icgd.experiments.cells import Cell, digest_of, run_cells
-from icgd.experiments.claim import Verdict, tally
-from icgd.experiments.estimate import duration, estimate
-from icgd.experiments.executors import make_executor
-from icgd.experiments.experiment import SCALES
-from icgd.experiments.page import page
-from icgd.experiments.record import (
+from icgd.lab.experiments.claim import Verdict, tally
+from icgd.lab.experiments.experiment import SCALES
+from icgd.lab.experiments.page import page
+from icgd.lab.experiments.record import (
     Addition,
     Record,
     read_record,
@@ -35,8 +32,11 @@ from icgd.experiments.record import (
     rounded,
     verdicts_of,
 )
-from icgd.experiments.registry import EXPERIMENTS
-from icgd.experiments.reproduce import RECORD, write_figure
+from icgd.lab.experiments.reproduce import RECORD, write_figure
+from icgd.lab.sweeps.cells import Cell, digest_of, run_cells
+from icgd.lab.sweeps.time_estimate import duration, estimate
+from icgd.lab.sweeps.workers import make_executor
+from icgd.papers.registry import EXPERIMENTS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "results"
 FIGURES = "figures"

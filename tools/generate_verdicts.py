@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from icgd.errors import InvalidParameter
-from icgd.verification.errata import CLASSES, ERRATA, counts
-from icgd.verification.numbered_statements import coverage
-from icgd.verification.theorem_table import (
+from icgd.papers.errata import CLASSES, ERRATA, counts
+from icgd.papers.numbered_statements import coverage
+from icgd.papers.theorem_table import (
     PAPERS,
     VERDICTS,
     Tally,

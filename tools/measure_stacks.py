@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 import icgd
+from icgd.oracle import network_gd_steps
 from icgd.problems import Weights
-from icgd.reference import network_gd_steps
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "stacks.md"

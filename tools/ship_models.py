@@ -10,12 +10,12 @@ import argparse
 import re
 from pathlib import Path
 
-from icgd.experiments.measures import final, load_run
-from icgd.training.checkpoints import check_same_run, export_weights, load_checkpoint
-from icgd.training.config import load_config, presets
-from icgd.training.trainer import Trained, train
+from icgd.lab.experiments.measures import final, load_run
+from icgd.lab.training.checkpoints import check_same_run, export_weights, load_checkpoint
+from icgd.lab.training.config import load_config, presets
+from icgd.lab.training.trainer import Trained, train
 
-TRAINING = Path(__file__).resolve().parent.parent / "src" / "icgd" / "training"
+TRAINING = Path(__file__).resolve().parent.parent / "src" / "icgd" / "lab" / "training"
 DIGITS = 4
 KEPT = ("model", "optimal ridge")
 SMALL = 1e-6

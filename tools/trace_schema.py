@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from icgd.trace.format import FORMAT, Trace
+from icgd.transformer.trace.format import FORMAT, Trace
 
 PATH = Path(__file__).parent.parent / "docs" / "trace.schema.json"
 

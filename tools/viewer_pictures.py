@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 import icgd
-from icgd.cli.run_command import load_table
-from icgd.viewer import write_page
+from icgd.cli.run.network import load_table
+from icgd.pages.viewer import write_page
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from icgd._version import __version__ as __version__
+__version__ = "0.1.0"
+"""Read by the build and written into every result file."""
 
 if TYPE_CHECKING:
-    from icgd.constructions import compile as compile
     from icgd.costs import cost as cost
     from icgd.errors import AssumptionViolated as AssumptionViolated
     from icgd.errors import IcgdError as IcgdError
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from icgd.estimators import InContextMLPRegressor as InContextMLPRegressor
     from icgd.estimators import InContextPoissonRegressor as InContextPoissonRegressor
     from icgd.estimators import InContextRidge as InContextRidge
-    from icgd.gadgets.spectral_head import FunctionHead as FunctionHead
-    from icgd.gadgets.spectral_head import SpectralHead as SpectralHead
+    from icgd.mechanisms import compile as compile
     from icgd.problems import GD as GD
     from icgd.problems import GLM as GLM
     from icgd.problems import SGD as SGD
@@ -46,15 +45,17 @@ if TYPE_CHECKING:
     from icgd.problems import link_loss as link_loss
     from icgd.problems import margin_loss as margin_loss
     from icgd.problems import residual_loss as residual_loss
-    from icgd.program import Program as Program
-    from icgd.program import Run as Run
-    from icgd.runtime.recorder import Recorder as Recorder
-    from icgd.trace import Trace as Trace
-    from icgd.verification.record import record_trace as record_trace
+    from icgd.transformer.gadgets.heads.spectral_head import FunctionHead as FunctionHead
+    from icgd.transformer.gadgets.heads.spectral_head import SpectralHead as SpectralHead
+    from icgd.transformer.program import Program as Program
+    from icgd.transformer.program import Run as Run
+    from icgd.transformer.runtime.recording.recorder import Recorder as Recorder
+    from icgd.transformer.trace import Trace as Trace
     from icgd.verification.verify import verify as verify
+    from icgd.verification.walks.record_trace import record_trace as record_trace
 
 _HOMES = {
-    "compile": "constructions",
+    "compile": "mechanisms",
     "cost": "costs",
     "AssumptionViolated": "errors",
     "IcgdError": "errors",
@@ -67,8 +68,8 @@ _HOMES = {
     "InContextMLPRegressor": "estimators",
     "InContextPoissonRegressor": "estimators",
     "InContextRidge": "estimators",
-    "FunctionHead": "gadgets.spectral_head",
-    "SpectralHead": "gadgets.spectral_head",
+    "FunctionHead": "transformer.gadgets.heads.spectral_head",
+    "SpectralHead": "transformer.gadgets.heads.spectral_head",
     "GD": "problems",
     "RepresentationRegression": "problems",
     "Newton": "problems",
@@ -88,11 +89,11 @@ _HOMES = {
     "link_loss": "problems",
     "margin_loss": "problems",
     "residual_loss": "problems",
-    "Program": "program",
-    "Run": "program",
-    "Recorder": "runtime.recorder",
-    "Trace": "trace",
-    "record_trace": "verification.record",
+    "Program": "transformer.program",
+    "Run": "transformer.program",
+    "Recorder": "transformer.runtime.recording.recorder",
+    "Trace": "transformer.trace",
+    "record_trace": "verification.walks.record_trace",
     "verify": "verification.verify",
 }
 
@@ -109,7 +110,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(missing)
     if name in ("Program", "Run"):
         # Loading a program from disk needs the compilers to be registered.
-        import_module("icgd.constructions")
+        import_module("icgd.mechanisms")
     return getattr(import_module(f"icgd.{_HOMES[name]}"), name)
 
 

@@ -21,12 +21,20 @@ class InvalidParameter(IcgdError, ValueError):
     def __init__(self, name: str, value: object, must: str, *, remedy: str = "") -> None:
         self.name, self.value = name, value
         self.must, self.remedy = must, remedy
-        message = f"`{name}` must {must}. Got {value!r}."
+        message = f"`{name}` must {must}. Got {shown(value)}."
         super().__init__(f"{message} {remedy}".strip())
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process boundaries (test workers, sweeps); the message alone would not do.
         return _rebuild, (self.name, self.value, self.must, self.remedy)
+
+
+def shown(value: object) -> str:
+    """repr, also of integers with more digits than Python prints."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"{type(value).__name__} with too many digits to print"
 
 
 def _rebuild(name: str, value: object, must: str, remedy: str) -> InvalidParameter:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import icgd
-from icgd.atomic import only_writer, staged
+from icgd.base.atomic import only_writer, staged
 from icgd.errors import AssumptionViolated, InvalidFile
 
 FILES = {
@@ -174,7 +174,7 @@ def test_failure_while_training(here, icgd_command, monkeypatch, error, code, wo
     ("error", "code"), [(KeyboardInterrupt(), 130), (OSError(28, "No space left on device"), 2)]
 )
 def test_failure_while_writing(here, icgd_command, monkeypatch, error, code):
-    monkeypatch.setattr("icgd.report.write_report", raising(error))
+    monkeypatch.setattr("icgd.pages.report.write_report", raising(error))
     options = ["--widths", "none", "--epochs", "1", "--out", "out/deep"]
     line = assert_refused(icgd_command("run", *OK, *options), code)
     assert ("interrupted" if code == 130 else "No space left") in line

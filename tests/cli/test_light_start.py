@@ -5,10 +5,11 @@ import sys
 
 import pytest
 
-from icgd.cli.settings import PAPERS
-from icgd.experiments.names import NAMES, SCALES
-from icgd.experiments.registry import EXPERIMENTS
-from icgd.verification.theorem_table import PAPERS as THEOREMS
+from icgd.cli.run.settings import PAPERS
+from icgd.lab.scales import SCALES
+from icgd.papers.names import NAMES
+from icgd.papers.registry import EXPERIMENTS
+from icgd.papers.theorem_table import PAPERS as THEOREMS
 
 HEAVY = ("torch", "sklearn", "pandas", "matplotlib", "scipy", "huggingface_hub", "safetensors")
 PROBE = f"""
@@ -109,6 +110,18 @@ def test_a_missing_target_is_refused_by_the_header_alone(words, tmp_path):
     assert code == 2
     assert "`--target` must name a column of" in said
     assert "Its columns are: a, b, c." in said
+    assert loaded == []
+
+
+@pytest.mark.parametrize("words", ["run {} --target nope", "verify {} --program p --target a,nope"])
+def test_a_target_the_header_does_not_name_is_refused_by_the_header_alone(words, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("a,b\n1,2\n")
+    (tmp_path / "p").mkdir()
+    words = words.replace(" p ", f" {tmp_path / 'p'} ")
+    code, _, said, loaded = start(*words.format(table).split())
+    assert code == 2
+    assert f"`--target` must be a column of {table}. Got 'nope'. Its columns are: a, b." in said
     assert loaded == []
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from icgd.training.text import debian
-from icgd.training.text.made_up import made_up_text
+from icgd.lab.text import debian
+from icgd.lab.text.made_up import made_up_text
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_sentences_of_a_user_are_translated_and_named_in_the_record(here, icgd_c
 
 
 def test_an_estimate_needs_no_text(here, icgd_command, monkeypatch):
-    from icgd.experiments import estimate
+    from icgd.lab.sweeps import time_estimate as estimate
 
     cost = estimate._Cost(0.0, 0.0, 1e9, 0.1)
     monkeypatch.setattr(estimate, "_cost_of_work", lambda *_: cost)

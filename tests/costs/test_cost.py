@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 import icgd
 from icgd.costs import MethodCost, tables
 from icgd.costs.account import METHODS, RADIUS
+from icgd.costs.formulas import MODELS
 from icgd.errors import InvalidParameter
-from icgd.theory.costs import MODELS
-from icgd.theory.spectral import grid_for_error
+from icgd.transformer.gadgets.heads.spectral_theory import grid_for_error
 
 N_ROWS = 6
 

@@ -89,8 +89,9 @@ def test_the_new_construction_is_judged_where_it_could_fail(tool):
 def declared(paper):
     """The tally that the checkers of a paper declare, without running them."""
     from declared_errata import declared_errata
-    from icgd.verification.errata import strongest
-    from icgd.verification.theorem_table import VERDICTS, Tally, checkers
+
+    from icgd.papers.errata import strongest
+    from icgd.papers.theorem_table import VERDICTS, Tally, checkers
 
     found = [strongest(declared_errata(checker)) or "holds" for checker in checkers(paper).values()]
     verdicts = {verdict: found.count(verdict) for verdict in VERDICTS}
@@ -128,7 +129,7 @@ def test_no_page_counts_failures_without_a_class():
 
 def test_verdicts_are_written_whole(tool):
     """What the generator reads back is what it wrote; a paper that was not run keeps its line."""
-    from icgd.verification.theorem_table import VERDICTS, Tally
+    from icgd.papers.theorem_table import VERDICTS, Tally
 
     tables = tool("generate_verdicts")
     one = Tally(6, dict(zip(VERDICTS, (1, 2, 0, 3, 0), strict=True)), 6)
@@ -149,7 +150,7 @@ def test_verdicts_are_written_whole(tool):
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", ["COT", "DEEP", "BRIDGE", "ALGO", "LSA"])
 def test_verdicts_are_current(paper, tool):
-    from icgd.verification.theorem_table import tally, theorem_table
+    from icgd.papers.theorem_table import tally, theorem_table
 
     assert tool("generate_verdicts").recorded(page("papers.md"))[paper] == tally(
         theorem_table(paper)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from icgd.errors import InvalidFile
-from icgd.experiments.cells import Workplace, digest_of
-from icgd.experiments.claim import Verdict, tally
-from icgd.experiments.experiment import SCALES
-from icgd.experiments.over_seeds import ENOUGH
-from icgd.experiments.record import recorded, restored, rounded, verdicts_of
-from icgd.experiments.registry import EXPERIMENTS
+from icgd.lab.experiments.claim import Verdict, tally
+from icgd.lab.experiments.experiment import SCALES
+from icgd.lab.experiments.over_seeds import ENOUGH
+from icgd.lab.experiments.record import recorded, restored, rounded, verdicts_of
+from icgd.lab.sweeps.cells import Workplace, digest_of
+from icgd.papers.registry import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 

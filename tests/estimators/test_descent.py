@@ -9,7 +9,7 @@ import torch
 import icgd
 from icgd.estimators import descent
 from icgd.estimators.descent import Task, descend
-from icgd.reference import gd_steps, minimiser
+from icgd.oracle import gd_steps, minimiser
 
 
 def task(problem, X, y, *, radius=64.0, target_radius=64.0):

@@ -13,10 +13,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import Lasso
-
-import icgd
 from exact_minimisers import (
     exact_glm,
     exact_lasso,
@@ -24,6 +20,10 @@ from exact_minimisers import (
     exact_ridge,
     within,
 )
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Lasso
+
+import icgd
 
 SHAPES = {"wide": (6, 14), "square": (6, 6), "tall": (12, 4)}
 COLUMNS = {

@@ -12,7 +12,7 @@ import torch
 import icgd
 from icgd.estimators.duality import duality_gap
 from icgd.estimators.landscape import Landscape
-from icgd.reference import minimiser
+from icgd.oracle import minimiser
 
 PROBLEMS = {
     "ridge": lambda d: icgd.Ridge(d, lam=0.1),

@@ -6,13 +6,13 @@ import math
 
 import pytest
 import torch
-
-import icgd
 from cases import by_name
-from icgd.reference import minimiser
-from icgd.reference.library import fitted_weights
 from linear_cases import LINEAR, LINEAR_BY_NAME, LinearCase
 from random_programs import linear_model
+
+import icgd
+from icgd.oracle import minimiser
+from icgd.oracle.library import fitted_weights
 
 
 @pytest.mark.parametrize("case", LINEAR, ids=by_name)

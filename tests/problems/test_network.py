@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
-
 from cases import BY_NAME, NETWORKS, by_name, compiled, data, init, tensors
-from icgd.errors import InvalidParameter
+
+from icgd.errors import InvalidParameter, TooLarge
 from icgd.problems import Network
 
 
@@ -51,6 +51,13 @@ def test_init_depends_on_the_seed_and_on_nothing_else():
     assert all(torch.equal(a, b) for a, b in zip(tensors(first), tensors(again), strict=True))
     assert not torch.equal(first[0][0], other[0][0])
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_weights_that_no_memory_holds_are_not_drawn():
+    with pytest.raises(TooLarge, match="widths"):
+        Network((10**6, 10**6, 1)).init()
+    with pytest.raises(TooLarge, match="widths"):
+        Network((1000, 1000, 1)).init(n_problems=10**6)
 
 
 def test_float32_init_is_the_rounded_float64_init():

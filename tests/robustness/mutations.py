@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from icgd.atomic.tensors import tensor_bytes
+from icgd.base.atomic.tensors import tensor_bytes
 
 STRANGE: tuple[Any, ...] = (
     None, True, -1, 0, 2**60, -(2**70), 10**400, 1e308, -0.0, 1e-320, float("nan"), float("inf"), "", "x",

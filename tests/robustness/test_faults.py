@@ -21,9 +21,9 @@ from tests.robustness.faults import (
 )
 from tests.robustness.writers import CONFIG, WRITERS, seen_by_a_reader
 
-from icgd.training.checkpoints import NAME
-from icgd.training.journal import METRICS
-from icgd.training.trainer import train
+from icgd.lab.training.checkpoints import NAME
+from icgd.lab.training.journal import METRICS
+from icgd.lab.training.trainer import train
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 MOST_OPERATIONS = 400

@@ -22,14 +22,15 @@ from tests.robustness.mutations import (
 from tests.robustness.writers import CONFIG
 
 import icgd
-from icgd.atomic.tensors import read_tensors
+from icgd.base.atomic.tensors import read_tensors
 from icgd.errors import IcgdError
-from icgd.experiments.record import read_record
-from icgd.training.checkpoints import NAME, load_checkpoint, restore
-from icgd.training.config import load_config
-from icgd.training.journal import METRICS, read_metrics, training_seconds
-from icgd.training.models.build import build_model
-from icgd.training.trainer import make_optimizer, train
+from icgd.lab.experiments.record import read_record
+from icgd.lab.models.build import build_model
+from icgd.lab.training.checkpoints import NAME, load_checkpoint, restore
+from icgd.lab.training.config import load_config
+from icgd.lab.training.journal import METRICS, read_metrics, training_seconds
+from icgd.lab.training.trainer import make_optimizer, train
+from icgd.transformer.program import files
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*checksum")
 FEW, MANY = 40, 2000
@@ -206,8 +207,9 @@ def forged_configs(directory, n):
         config[part] = mutated_json(config[part], choose, SMALL)
         (directory / "config.json").write_text(json.dumps(config))
         metadata = {
-            "format": icgd.program.files.FORMAT, "config": icgd.program.files.config_digest(config),
-        }  # fmt: skip
+            "format": files.FORMAT,
+            "config": files.config_digest(config),
+        }
         content = forged(tensors, metadata, choose, lambda *_: None)
         (directory / "model.safetensors").write_bytes(content)
 
@@ -258,7 +260,7 @@ def damaged_yaml(path, n):
 
 
 def damaged_records(path, n):
-    source = resources.files("icgd.experiments").joinpath("recorded", "deep-g2.json")
+    source = resources.files("icgd.lab.experiments").joinpath("recorded", "deep-g2.json")
     text = source.read_text(encoding="utf-8")
     return attack(
         "record", n, lambda choose: path.write_bytes(mutated_text(text, choose)),

@@ -9,10 +9,10 @@ import warnings
 
 import pytest
 import torch
+from random_programs import FAMILIES, Draw, apart, flat
 
 import icgd
 from icgd.errors import IcgdError, InvalidParameter
-from random_programs import FAMILIES, Draw, apart, flat
 
 FEW, MANY = 8, 400
 ROUNDING = 1e-9

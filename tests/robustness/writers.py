@@ -10,17 +10,17 @@ from unittest.mock import patch
 
 import pandas as pd
 import torch
-from tests.report.sample_results import network as network_result
+from tests.pages.report.sample_results import network as network_result
 
 import icgd
-from icgd.atomic import finish_move, staged, write_text
-from icgd.cli.data import make_table
-from icgd.cli.run_command import write_result
-from icgd.report import PaperFigures, write_comparison
-from icgd.training.checkpoints import save_checkpoint
-from icgd.training.config import make_config
-from icgd.training.models.build import build_model
-from icgd.training.trainer import make_optimizer
+from icgd.base.atomic import finish_move, staged, write_text
+from icgd.cli.run.network import write_result
+from icgd.cli.tables import make_table
+from icgd.lab.models.build import build_model
+from icgd.lab.training.checkpoints import save_checkpoint
+from icgd.lab.training.config import make_config
+from icgd.lab.training.trainer import make_optimizer
+from icgd.pages.report import PaperFigures, write_comparison
 
 State = dict[str, bytes]
 
@@ -86,7 +86,7 @@ def _results(directory: Path, version: int) -> None:
         with staged(directory) as place:
             (place / "trace.json").write_text("{}")
     weights = {"layer1.weight": torch.full((3, 2), float(version))}
-    with patch("icgd.report.write_report", _report_files):
+    with patch("icgd.pages.report.write_report", _report_files):
         write_result(directory, result, weights, table, lambda: None)
 
 
@@ -101,8 +101,8 @@ def _report(directory: Path, version: int) -> None:
     drawn = {f"{name}.svg": f"{name} {version}\n".encode() * 200 for name in ("loss", "cost")}
     directory.mkdir(parents=True, exist_ok=True)
     with (
-        patch("icgd.report.write.rendered_page", lambda *_: page),
-        patch("icgd.report.write.paper_figures", lambda *_: drawn),
+        patch("icgd.pages.report.write.rendered_page", lambda *_: page),
+        patch("icgd.pages.report.write.paper_figures", lambda *_: drawn),
     ):
         figures = PaperFigures(directory / "figures", ("svg",))
         write_comparison([network_result()], directory / "page.html", figures=figures)

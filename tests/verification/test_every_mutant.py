@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import icgd
-from icgd.constructions.fused_loop import fuse
+from icgd.mechanisms.loops.regression.fused import fuse
 
 F64 = torch.float64
 CHANGES = {"zeroed": 0.0, "flipped": -1.0, "scaled": 1.001}

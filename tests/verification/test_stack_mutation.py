@@ -11,13 +11,13 @@ import math
 
 import pytest
 import torch
+from gd_cases import data
+from stack_mutants import index_mutants, other_mutants, weight_mutants
 
 import icgd
-from gd_cases import data
-from icgd.verification.stack_fits import check_stack_fits
-from icgd.verification.stack_probes import run_stack_probes
-from icgd.verification.verify_stack import make_bound
-from stack_mutants import index_mutants, other_mutants, weight_mutants
+from icgd.verification.probes.stack import run_stack_probes
+from icgd.verification.probes.stack_fits import check_stack_fits
+from icgd.verification.stacks import make_bound
 
 BOX = 1.0
 CASES = {

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import icgd
-from icgd.reference import sgd_round, sgd_rounds
-from icgd.verification.certify import check_grid
-from icgd.verification.global_bound import expansion
-from icgd.verification.probes import probe_blocks, run_probes
-from icgd.verification.round_bound import Arithmetic, round_bound
+from icgd.oracle import sgd_round, sgd_rounds
+from icgd.verification.bounds.round import Arithmetic, round_bound
+from icgd.verification.bounds.whole_run import expansion
+from icgd.verification.probes.cot_network import probe_blocks, run_probes
+from icgd.verification.probes.grid import check_grid
 
 NETS = {
     "deep": icgd.Network((8,) * 7),

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from icgd.verification.judgement import Sight
-from icgd.verification.round_record import RoundRecord, worst_record
+from icgd.verification.verdict.judgement import Sight
+from icgd.verification.verdict.round_record import RoundRecord, worst_record
 from icgd.verification.weight_arithmetic import (
     all_within,
     clone,

@@ -40,7 +40,7 @@ app.add_typer(bench, name="bench")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from icgd._version import __version__
+        from icgd import __version__
 
         typer.echo(f"icgd {__version__}")
         raise typer.Exit
@@ -261,7 +261,7 @@ def run(
     2: bad input.
     """
     with one_line_errors():
-        from icgd.cli.settings import Settings
+        from icgd.cli.run.settings import Settings
 
         settings = Settings(
             out=out, data=data, example=example, target=tuple(target or ()), model=model, lam=lam,
@@ -273,10 +273,10 @@ def run(
             executor=executor, trace=trace, trace_budget=trace_budget,
         )  # fmt: skip
         settings.check()
-        from icgd.cli.run_command import run as run_network
-        from icgd.cli.run_linear import run_linear
-        from icgd.cli.run_model import run_model
-        from icgd.cli.summary import show
+        from icgd.cli.run.least_squares import run_linear
+        from icgd.cli.run.linear_model import run_model
+        from icgd.cli.run.network import run as run_network
+        from icgd.cli.run.summary import show
 
         job = {"network": run_network, "linear": run_linear}.get(model, run_model)
         result = job(settings)

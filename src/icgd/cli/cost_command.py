@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from icgd.atomic import write_bytes
+from icgd.base.atomic import write_bytes
 from icgd.cli.guard import one_line_errors
 from icgd.cli.output import as_json, check_file_in_place, write_file
 from icgd.errors import InvalidParameter
@@ -156,7 +156,7 @@ def run_cost(request: CostRequest) -> None:
         for note in cost.notes:
             console.print(f"{cost.method}: {note}", markup=False)
     if request.plot is not None:
-        from icgd.report.cost_figures import cost_bars
+        from icgd.pages.report.drawing.cost_figures import cost_bars
 
         write_bytes(request.plot, cost_bars([cost.to_dict() for cost in found]))
     if request.json is not None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from icgd.atomic import only_writer, write_text
-from icgd.cli.settings import Settings
+from icgd.base.atomic import only_writer, write_text
+from icgd.cli.run.settings import Settings
 from icgd.errors import InvalidParameter
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from icgd.atomic import finish_move
+from icgd.base.atomic import finish_move
 from icgd.cli.guard import one_line_errors
 from icgd.cli.output import check_directory, check_file_in_place
 from icgd.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
-    from icgd.report import PaperFigures
+    from icgd.pages.report import PaperFigures
 
 FORMATS = ("png", "pdf", "svg")
 WIDTHS = {"single": 3.4, "double": 7.0}
@@ -146,7 +146,7 @@ def _check_run(run: Path) -> None:
 def run_report(request: ReportRequest) -> None:
     """Read, draw, write, say where."""
     out, formats, inches = request.check()
-    from icgd.report import PaperFigures, write_comparison
+    from icgd.pages.report import PaperFigures, write_comparison
 
     figures: PaperFigures | None = None
     if request.figures is not None:

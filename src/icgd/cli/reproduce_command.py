@@ -12,8 +12,8 @@ import typer
 from icgd.cli.guard import GOES_ON, one_line_errors
 
 if TYPE_CHECKING:
-    from icgd.experiments.experiment import Experiment
-    from icgd.experiments.record import Record
+    from icgd.lab.experiments.experiment import Experiment
+    from icgd.lab.experiments.record import Record
 
 ALL = "all"
 
@@ -77,14 +77,14 @@ def reproduce(
 
         if not list:
             check_directory("--out", out)
-        from icgd.experiments.registry import EXPERIMENTS, find_experiment
+        from icgd.papers.registry import EXPERIMENTS, find_experiment
 
         if list:
             named = name not in ("", ALL)
             _show_list([find_experiment(name)] if named else [*EXPERIMENTS.values()])
             return
-        from icgd.experiments.reproduce import forget
-        from icgd.training.trainer import check_device
+        from icgd.lab.experiments.reproduce import forget
+        from icgd.lab.training.trainer import check_device
 
         chosen = [*EXPERIMENTS.values()] if name == ALL else [find_experiment(name)]
         for experiment in chosen:
@@ -104,8 +104,9 @@ def reproduce(
 def _check(name: str, scale: str, executor: str, workers: int, *, listed: bool) -> None:
     """Complain before anything heavy is imported."""
     from icgd.errors import InvalidParameter
-    from icgd.experiments.executors import make_executor
-    from icgd.experiments.names import NAMES, check_name, check_scale
+    from icgd.lab.scales import check_scale
+    from icgd.lab.sweeps.workers import make_executor
+    from icgd.papers.names import NAMES, check_name
 
     if name not in ("", ALL):
         check_name(name)
@@ -121,7 +122,7 @@ def _with_what_they_need(
     chosen: list[Experiment], scale: Any, out: Path, text: Sequence[Path], *, fetch: bool
 ) -> list[Experiment]:
     """Experiments with their texts: what cannot be had is said before any work is done."""
-    from icgd.experiments.reproduce import models_directory
+    from icgd.lab.experiments.reproduce import models_directory
 
     if text:
         takers = [e for e in chosen if e.takes_text] or chosen
@@ -132,10 +133,10 @@ def _with_what_they_need(
 def _reproduce(
     experiment: Experiment, scale: Any, how: dict[str, Any], *, only_estimate: bool
 ) -> None:
-    from icgd.experiments.cells import missing_cells
-    from icgd.experiments.estimate import estimate
-    from icgd.experiments.reproduce import PAGE, cells_directory, reproduce
-    from icgd.experiments.whole_cells import estimate_whole
+    from icgd.lab.experiments.reproduce import PAGE, cells_directory, reproduce
+    from icgd.lab.sweeps.cells import missing_cells
+    from icgd.lab.sweeps.time_estimate import estimate
+    from icgd.lab.sweeps.whole_cells import estimate_whole
 
     out = how["out"]
     cells = experiment.cells(scale)
@@ -166,8 +167,8 @@ def _show(experiment: Experiment, record: Record) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from icgd.experiments.claim import tally
-    from icgd.experiments.estimate import duration
+    from icgd.lab.experiments.claim import tally
+    from icgd.lab.sweeps.time_estimate import duration
 
     console = Console(highlight=False, markup=False)
     for result in experiment.tables(record.rows):
@@ -191,10 +192,10 @@ def _show_list(experiments: Sequence[Experiment]) -> None:
     from rich.console import Console
     from rich.padding import Padding
 
-    from icgd.experiments.claim import tally
-    from icgd.experiments.estimate import duration
-    from icgd.experiments.experiment import SCALES
-    from icgd.experiments.record import recorded
+    from icgd.lab.experiments.claim import tally
+    from icgd.lab.experiments.experiment import SCALES
+    from icgd.lab.experiments.record import recorded
+    from icgd.lab.sweeps.time_estimate import duration
 
     console = Console(highlight=False, markup=False)
     for experiment in experiments:

@@ -13,7 +13,7 @@ from icgd.cli.guard import FAILED, GOES_ON, leave, one_line_errors
 from icgd.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
-    from icgd.training.trainer import Report
+    from icgd.lab.training.trainer import Report
 
 _Config = Annotated[
     str,
@@ -61,7 +61,7 @@ def train(
     all processes. Exit code 0: done; 2: bad input or a loss that is not finite.
     """
     with one_line_errors(GOES_ON):
-        from icgd.training.preset_files import find_config, presets
+        from icgd.lab.training.preset_files import find_config, presets
 
         if list:
             for name in presets():
@@ -77,10 +77,10 @@ def train(
                 raise InvalidParameter(
                     "--set", text, "have the form a.b=c", remedy="For example training.seed=3."
                 )
-        from icgd.training.config import load_config
+        from icgd.lab.training.config import load_config
 
         made = load_config(config, [*(set or ()), *(["training.compile=true"] if compile else [])])
-        from icgd.training.trainer import train as job
+        from icgd.lab.training.trainer import train as job
 
         with progress_with_loss(made.training.train_steps) as report:
             done = job(made, restart=restart, report=report, weights_of=start)
@@ -115,9 +115,9 @@ def evaluate(
 ) -> None:
     """Measure a trained model on fresh prompts, position by position, beside the baselines of its task."""
     with one_line_errors():
-        from icgd.atomic import staged
+        from icgd.base.atomic import staged
         from icgd.cli.output import as_json, check_file
-        from icgd.training.preset_files import check_run
+        from icgd.lab.training.preset_files import check_run
 
         for name, value, least in (
             ("--prompts", prompts, 1),
@@ -134,7 +134,7 @@ def evaluate(
             raise InvalidParameter(
                 "--json", str(out), "not end in .png", remedy="The figure has that name."
             )
-        from icgd.experiments.measures import evaluate_run, evaluation_figure, evaluation_table
+        from icgd.lab.experiments.measures import evaluate_run, evaluation_figure, evaluation_table
 
         told = evaluate_run(run, n_points=points, n_prompts=prompts, seed=seed)
         figure = evaluation_figure(told)
@@ -169,12 +169,12 @@ def sweep(
     result; 1: one failed; 2: bad input.
     """
     with one_line_errors(GOES_ON):
-        from icgd.experiments.executors import make_executor
+        from icgd.lab.sweeps.workers import make_executor
 
         make_executor(executor, workers)
         if not file.is_file():
             raise InvalidFile(f"There is no sweep file {file}.")
-        from icgd.experiments.sweep import sweep as job
+        from icgd.lab.sweeps.sweep import sweep as job
 
         def on_done(cell: object, row: object) -> None:
             typer.echo(f"{getattr(cell, 'key', cell)} done", err=True)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icgd.cli.output import as_json, check_file_in_place, write_file
-from icgd.cli.settings import EXECUTORS, PAPERS, check_targets_are_named
+from icgd.cli.run.settings import EXECUTORS, PAPERS, check_targets
 from icgd.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from icgd.cli.data import Table
-    from icgd.program import Program
+    from icgd.cli.tables import Table
+    from icgd.transformer.program import Program
 
 
 def check_request(
@@ -32,7 +32,7 @@ def check_request(
     if paper is not None and paper.upper() not in (*PAPERS, "ALL"):
         raise InvalidParameter("--paper", paper, f"be one of {', '.join(PAPERS)}, or all")
     if data is not None:
-        check_targets_are_named(data, targets)
+        check_targets(data, targets)
     if json is not None:
         check_file_in_place("--json", json)
 
@@ -41,8 +41,8 @@ def verify_paper(paper: str, json: Path | None) -> bool:
     """Print the theorem table, its tally and what has no row; gives back whether every row passed."""
     from rich.console import Console
 
-    from icgd.verification.numbered_statements import coverage
-    from icgd.verification.theorem_table import (
+    from icgd.papers.numbered_statements import coverage
+    from icgd.papers.theorem_table import (
         PAPERS,
         labelled,
         render,
@@ -112,7 +112,7 @@ def _verify_network(
     **how: Any,
 ) -> Any:
     import icgd
-    from icgd.cli.run_command import fitting_threads, load_table
+    from icgd.cli.run.network import fitting_threads, load_table
 
     table = load_table(data, None, targets, standardize=standardize)
     network = icgd.Network(**loaded.config["problem"])
@@ -128,8 +128,8 @@ def _verify_linear_model(
     import torch
 
     import icgd
-    from icgd.cli.run_command import load_table
-    from icgd.cli.run_model import two_classes
+    from icgd.cli.run.linear_model import two_classes
+    from icgd.cli.run.network import load_table
 
     problem = loaded.config["problem"]
     regression = problem["form"] == "residual"
@@ -147,7 +147,7 @@ def _verify_regression(
     loaded: Program, data: Path, targets: tuple[str, ...], *, standardize: bool, **how: Any
 ) -> Any:
     import icgd
-    from icgd.cli.run_command import load_table
+    from icgd.cli.run.network import load_table
 
     problem = loaded.config["problem"]
     table = load_table(data, None, targets, standardize=standardize)

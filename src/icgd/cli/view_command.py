@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from icgd.atomic import finish_move
+from icgd.base.atomic import finish_move
 from icgd.cli.guard import one_line_errors
 from icgd.cli.output import check_file_in_place
 from icgd.errors import InvalidFile, InvalidParameter
@@ -55,7 +55,7 @@ def view(
                     "--html", str(html), "end in .html", remedy="Other files are left alone."
                 )
             check_file_in_place("--html", html)
-            from icgd.viewer import write_page
+            from icgd.pages.viewer import write_page
 
             write_page(trace, html)
             typer.echo(f"Viewer: {html}")
@@ -80,8 +80,8 @@ def trace_of(run: Path) -> Path:
 
 
 def _serve(trace: Path, port: int) -> None:
-    from icgd.trace import read_trace
-    from icgd.viewer import page, serve
+    from icgd.pages.viewer import page, serve
+    from icgd.transformer.trace import read_trace
 
     read_trace(trace)  # what is wrong with it is said here, before a browser is opened
     document = page(trace.read_text(encoding="utf-8")).encode()

@@ -7,10 +7,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from icgd.constructions.compile import METHODS as COMPILED
-from icgd.constructions.compile_forward_mode import DEFAULTS as FORWARD
-from icgd.constructions.compile_stack import DEFAULTS as STACK
-from icgd.constructions.compile_stack import check_count, check_radius
+from icgd.base.numbers import whole_number
+from icgd.costs.cot import (
+    CotSizes,
+    PromptCosts,
+    cot_calls,
+    cot_structured_flops,
+    scan_flops,
+)
 from icgd.costs.fits import (
     Reached,
     at_depth,
@@ -19,26 +23,9 @@ from icgd.costs.fits import (
     stack_fits,
     stack_fits_for,
 )
+from icgd.costs.formulas import MODELS, Bill, gradient_flops, n_weights
 from icgd.costs.method_cost import LeftOut, MethodCost
-from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.nn.head_family import ACTIVATIONS
-from icgd.problems import Network, NetworkSpec
-from icgd.theory.costs import MODELS, Bill, gradient_flops, n_weights
-from icgd.theory.cot_costs import (
-    CotSizes,
-    PromptCosts,
-    cot_calls,
-    cot_structured_flops,
-    scan_flops,
-)
-from icgd.theory.spectral import (
-    GridGeometry,
-    grid_for_error,
-    head_error,
-    make_geometry,
-    paper_tokens_for,
-)
-from icgd.theory.stack_costs import (
+from icgd.costs.stacks import (
     ForwardFits,
     StackFits,
     forward_bill,
@@ -47,6 +34,20 @@ from icgd.theory.stack_costs import (
     stack_layers,
     stack_width,
 )
+from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.mechanisms.compiler import METHODS as COMPILED
+from icgd.mechanisms.stacks.compile_backward import DEFAULTS as STACK
+from icgd.mechanisms.stacks.compile_backward import check_radius
+from icgd.mechanisms.stacks.compile_forward_mode import DEFAULTS as FORWARD
+from icgd.problems import Network, NetworkSpec
+from icgd.transformer.gadgets.heads.spectral_theory import (
+    GridGeometry,
+    grid_for_error,
+    head_error,
+    make_geometry,
+    paper_tokens_for,
+)
+from icgd.transformer.nn.stack.head_family import ACTIVATIONS
 
 Method = Literal["cot", "stack", "forward_mode", "sgd"]
 METHODS: tuple[str, ...] = (*COMPILED, "sgd")
@@ -93,7 +94,7 @@ def cost(
         raise InvalidParameter("net", type(net).__name__, "be an icgd.Network")
     if method not in METHODS:
         raise InvalidParameter("method", method, f"be one of {', '.join(METHODS)}")
-    steps, n_examples = check_count("steps", steps, 1), check_count("n_examples", n_examples, 1)
+    steps, n_examples = whole_number("steps", steps, 1), whole_number("n_examples", n_examples, 1)
     if error is not None:
         error = check_radius("error", error)
         if n_relu is not None:
@@ -101,7 +102,7 @@ def cost(
                 "n_relu", n_relu, "be left out with `error`, which decides the number of units"
             )
     if n_relu is not None:
-        n_relu = check_count("n_relu", n_relu, 3)
+        n_relu = whole_number("n_relu", n_relu, 3)
     for name, value, home in (
         ("attention", attention, "forward_mode"),
         ("n_relu", n_relu, "stack"),
@@ -131,7 +132,7 @@ def _stack_sizes(spec: NetworkSpec, error: float | None, n_relu: int | None) -> 
     spec = replace(spec, widths=(1, 1, 1))  # fits depend on what layers apply, on nothing else
     if error is not None:
         return stack_fits_for(spec, error)
-    return Reached(*stack_fits(spec, n_relu or check_count("n_relu", STACK["n_relu"], 3)))
+    return Reached(*stack_fits(spec, n_relu or whole_number("n_relu", STACK["n_relu"], 3)))
 
 
 def _forward_sizes(
@@ -146,7 +147,7 @@ def _forward_sizes(
     if error is not None:
         return forward_fits_for(spec, error, attention)
     return Reached(
-        *forward_fits(spec, n_relu or check_count("n_relu", FORWARD["n_relu"], 3), attention)
+        *forward_fits(spec, n_relu or whole_number("n_relu", FORWARD["n_relu"], 3), attention)
     )
 
 

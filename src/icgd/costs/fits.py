@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from icgd.constructions import compile as compile_program
-from icgd.nn.head_family import HeadFamily
-from icgd.nn.stack import AttentionSublayer, MlpSublayer, Stack
+from icgd.costs.formulas import FitSize
+from icgd.costs.stacks import ForwardFits, StackFits
+from icgd.mechanisms import compile as compile_program
 from icgd.problems import GD, Network, NetworkSpec
-from icgd.program import Program
-from icgd.theory.costs import FitSize
-from icgd.theory.stack_costs import ForwardFits, StackFits
+from icgd.transformer.nn.stack.head_family import HeadFamily
+from icgd.transformer.nn.stack.stack import AttentionSublayer, MlpSublayer, Stack
+from icgd.transformer.program import Program
 
 MOST_RELU = 2048
 """Certifying a sum of M ReLUs takes 16 M^2 evaluations: more units are not tried."""

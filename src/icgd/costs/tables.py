@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from icgd.costs.account import cost
+from icgd.costs.cot import CotSizes, PromptCosts, cot_calls, scan_flops
+from icgd.costs.formulas import MODELS, Bill, exponent
+from icgd.costs.stacks import StackFits, stack_bill
 from icgd.problems import Network
-from icgd.theory.costs import MODELS, Bill, exponent
-from icgd.theory.cot_costs import CotSizes, PromptCosts, cot_calls, scan_flops
-from icgd.theory.stack_costs import StackFits, stack_bill
 
 DEPTHS = (3, 6, 9, 12, 16)
 N_EXAMPLES = 20

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from icgd.errors import AssumptionViolated
 from icgd.problems.arrays import plain_tensor, refuse_masked
-from icgd.program import Program, Run
+from icgd.transformer.program import Program, Run
 
 Array = NDArray[np.float64]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from icgd.constructions import compile
 from icgd.errors import AssumptionViolated
 from icgd.estimators.landscape import Landscape, Standing
 from icgd.estimators.safe_numbers import SMALLEST_NORMAL, TINY, length
+from icgd.mechanisms import compile
 from icgd.problems import GD, LinearModel
-from icgd.program import Program, Run
-from icgd.runtime.cost import Cost
-from icgd.verification.statistics_bound import step_bound
+from icgd.transformer.program import Program, Run
+from icgd.transformer.runtime.cost import Cost
+from icgd.verification.bounds.cot_linear import step_bound
 
 FIRST_CHUNK = 64
 LEAST_CHUNK = 16

@@ -15,7 +15,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from icgd.constructions import compile
 from icgd.estimators.base import (
     Array,
     InContextEstimator,
@@ -25,10 +24,11 @@ from icgd.estimators.base import (
 )
 from icgd.estimators.descent import Outcome, Task, descend
 from icgd.estimators.landscape import Standing
+from icgd.mechanisms import compile
 from icgd.problems import GD, LinearModel
-from icgd.program import Program
-from icgd.verification.statistics_bound import statistics_codec
-from icgd.verification.verify_statistics import problem_of
+from icgd.transformer.program import Program
+from icgd.verification.bounds.cot_linear import statistics_codec
+from icgd.verification.cot_linear import problem_of
 
 
 class InContextLinearModel(InContextEstimator):

@@ -12,11 +12,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from icgd.constructions import compile
 from icgd.errors import AssumptionViolated
 from icgd.estimators.base import Array, InContextEstimator, as_tensor, checked_data
+from icgd.mechanisms import compile
 from icgd.problems import SGD, Network
-from icgd.program import Program
+from icgd.transformer.program import Program
 
 
 class InContextMLPRegressor(RegressorMixin, InContextEstimator):

@@ -66,3 +66,11 @@ def unknown_option(
     return InvalidParameter(
         name, value, f"be left out: icgd.{optimizer} has no such option", remedy=remedy
     )
+
+
+def refuse_unknown(call: str, unknown: Mapping[str, object]) -> None:
+    """Complain about a keyword that a function of the package does not have."""
+    for name, value in unknown.items():
+        raise InvalidParameter(
+            name, value, f"be left out: {call} has no such option", remedy=OPTIONS.get(name, "")
+        )

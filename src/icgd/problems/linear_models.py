@@ -10,7 +10,6 @@ the mean: its loss is n f, its step size lr / n (`GD.paper_lr`), its lam n lam.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from icgd.base.numbers import whole_number
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.problems.losses import LINKS, LOSSES, SQUARED, Loss, link_loss
 from icgd.problems.radii import checked_radius
@@ -77,7 +77,7 @@ class LinearModel:
                 remedy="For example icgd.residual_loss(psi).",
             )  # fmt: skip
         self.spec = LinearModelSpec(
-            _count("n_features", n_features), loss, _weight("lam", lam), self.penalty,
+            whole_number("n_features", n_features), loss, _weight("lam", lam), self.penalty,
             bool(intercept), checked_radius("x_radius", x_radius), checked_radius("w_radius", w_radius),
             checked_radius("y_radius", y_radius),
         )  # fmt: skip
@@ -265,16 +265,6 @@ class Lasso(LinearModel):
         super().__init__(n_features, SQUARED, lam, intercept=intercept, x_radius=x_radius)
 
 
-def _count(name: str, value: object) -> int:
-    try:
-        number = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = -1
-    if number < 1:
-        raise InvalidParameter(name, value, "be an integer >= 1")
-    return number
-
-
 def _weight(name: str, value: float) -> float:
     number = _real(name, value)
     if number < 0:
@@ -285,7 +275,7 @@ def _weight(name: str, value: float) -> float:
 def _real(name: str, value: object) -> float:
     try:
         number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise InvalidParameter(name, value, "be a finite number")

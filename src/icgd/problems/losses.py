@@ -1,7 +1,7 @@
 """Losses l(s, y) of one example under a linear predictor s = w.x + b, and their constants.
 
 A loss is told by how its slope d l / d s depends on s and y, because that decides which head computes
-it (gadgets/link_head.py):
+it (transformer/gadgets/heads/link_head.py):
     link      g(s) - y              generalised linear models, l = -y s + int_0^s g
     residual  psi'(s - y)           squares, Huber
     margin    y psi'(y s), y = +-1  hinges
@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from icgd.base.numbers import is_finite
 from icgd.errors import InvalidParameter
 
 Form = Literal["link", "residual", "margin", "joint"]
@@ -147,7 +148,7 @@ def huber(delta: float = 1.0) -> Loss:
     >>> huber(1.0).slope_of(torch.tensor([0.5, 3.0]), torch.tensor([0.0, 0.0])).tolist()
     [0.5, 1.0]
     """
-    if not (math.isfinite(delta) and delta > 0):
+    if not (is_finite(delta) and delta > 0):
         raise InvalidParameter("delta", delta, "be a finite number > 0")
 
     def value(s: Tensor, y: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from icgd.base.numbers import LARGEST, is_finite
+from icgd.base.preflight import Part, require_room
 from icgd.errors import InvalidParameter
 from icgd.problems.activations import ACTIVATIONS, Activation, activation
 from icgd.problems.losses import LOSSES, SQUARED, Loss, built_in
@@ -91,8 +93,8 @@ class Network:
                 "widths", widths, "have at least two entries (input, output)",
                 remedy="For example widths=(10, 16, 1).",
             )  # fmt: skip
-        if any(w < 1 for w in widths):
-            raise InvalidParameter("widths", given, "be integers >= 1")
+        if any(not 1 <= w <= LARGEST for w in widths):
+            raise InvalidParameter("widths", given, "be integers from 1 to 2^62")
         kinds = sorted(set(ACTIVATIONS) - {"linear"})
         if activation not in kinds:
             raise InvalidParameter("activation", activation, f"be one of {kinds}")
@@ -137,6 +139,12 @@ class Network:
                 "seed", seed, "be an integer from -2^63 to 2^64 - 1", remedy="For example seed=0."
             ) from None
         batch = () if n_problems is None else (n_problems,)
+        n_weights = sum(a * b for a, b in zip(self.widths, self.widths[1:], strict=False))
+        # Drawn in double precision and scaled in place; another dtype is a copy.
+        require_room(
+            "Drawing initial weights",
+            [Part("widths", self.widths, 8.0 * n_weights * (n_problems or 1))],
+        )
         weights: Weights = []
         for d_in, d_out in zip(self.widths, self.widths[1:], strict=False):
             W = torch.randn(*batch, d_out, d_in, generator=generator, dtype=torch.float64)
@@ -162,9 +170,9 @@ class Network:
             ("y_bound", y_bound),
             ("weight_bound", weight_bound),
         ):
-            if not (math.isfinite(value) and value > 0):
+            if not (is_finite(value) and value > 0):
                 raise InvalidParameter(name, value, "be a finite number > 0")
-        if not (math.isfinite(bias_bound) and bias_bound >= 0):
+        if not (is_finite(bias_bound) and bias_bound >= 0):
             raise InvalidParameter("bias_bound", bias_bound, "be a finite number >= 0")
         activation, largest = x_bound, x_bound
         for _ in range(self.n_layers):

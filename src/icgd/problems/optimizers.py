@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from icgd.base.numbers import is_finite
 from icgd.errors import InvalidParameter
 from icgd.problems.foreign_optimizers import unknown_option
 
@@ -34,7 +34,7 @@ class SGD:
             )
         object.__setattr__(self, "lr", lr)
         number = isinstance(lr, (int, float, np.number)) and not isinstance(lr, bool)
-        if not (number and math.isfinite(self.lr) and self.lr > 0):
+        if not (number and is_finite(self.lr) and self.lr > 0):
             raise InvalidParameter("lr", self.lr, "be a finite number > 0")
         object.__setattr__(self, "lr", float(self.lr))
 
@@ -72,14 +72,14 @@ class GD:
         if self.box is not None:
             box: object = self.box
             number = isinstance(box, (int, float, np.number)) and not isinstance(box, bool)
-            if not (number and math.isfinite(self.box) and self.box > 0):
+            if not (number and is_finite(self.box) and self.box > 0):
                 raise InvalidParameter("box", box, "be a finite number > 0 or None")
             object.__setattr__(self, "box", float(self.box))
         lr: object = self.lr
         if isinstance(lr, str) and lr == "auto":
             return
         number = isinstance(lr, (int, float, np.number)) and not isinstance(lr, bool)
-        if not (number and math.isfinite(float(lr)) and float(lr) > 0):  # type: ignore[arg-type]
+        if not (number and is_finite(lr) and float(lr) > 0):  # type: ignore[arg-type]
             raise InvalidParameter("lr", lr, "be a finite number > 0 or 'auto'")
         object.__setattr__(self, "lr", float(lr))  # type: ignore[arg-type]
 
@@ -108,7 +108,7 @@ class Newton:
         if isinstance(alpha, str) and alpha == "auto":
             return
         number = isinstance(alpha, (int, float, np.number)) and not isinstance(alpha, bool)
-        if not (number and math.isfinite(float(alpha)) and float(alpha) > 0):  # type: ignore[arg-type]
+        if not (number and is_finite(alpha) and float(alpha) > 0):  # type: ignore[arg-type]
             raise InvalidParameter("alpha", alpha, "be a finite number > 0 or 'auto'")
         object.__setattr__(self, "alpha", float(alpha))  # type: ignore[arg-type]
 

@@ -6,7 +6,6 @@ Loss of all of them: f(A) = 1/(2N) sum_i |A phi(x_i) - y_i|^2 + lam/2 |A|^2, the
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from icgd.base.numbers import is_finite, whole_number
 from icgd.errors import InvalidParameter
 from icgd.problems.arrays import plain_tensor
 from icgd.problems.radii import checked_radius
@@ -22,22 +22,11 @@ Representation = tuple[tuple[Tensor, Tensor], ...]
 """(W, b) of every layer of a fixed leaky-ReLU network phi; empty for phi(x) = x."""
 
 
-def whole(name: str, value: object, least: int = 1) -> int:
-    """An integer that is large enough."""
-    try:
-        number = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise InvalidParameter(name, value, f"be an integer >= {least}")
-    return number
-
-
 def positive(name: str, value: float | None, *, zero: bool = False) -> float | None:
     """A finite number > 0 (or >= 0), or None."""
     if value is None:
         return None
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and is_finite(value)
     if not good or value < 0 or (value == 0 and not zero):
         raise InvalidParameter(name, value, f"be a finite number {'>= 0' if zero else '> 0'}")
     return float(value)
@@ -54,7 +43,7 @@ def usual_radius(width: int, represented: bool) -> float:
 
 def check_slope(slope: float) -> float:
     """The slope of a leaky ReLU below zero: at 0 nothing could be undone."""
-    if not (isinstance(slope, (int, float)) and math.isfinite(slope) and 0 < slope <= 1):
+    if not (isinstance(slope, (int, float)) and is_finite(slope) and 0 < slope <= 1):
         raise InvalidParameter(
             "slope", slope, "lie in (0, 1]", remedy="A leaky ReLU with slope 0 has no inverse."
         )
@@ -116,7 +105,7 @@ class RepresentationRegression:
 
     def __post_init__(self) -> None:
         for name in ("n_features", "n_examples", "n_outputs"):
-            object.__setattr__(self, name, whole(name, getattr(self, name)))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
         check_slope(self.slope)
         positive("lam", self.lam, zero=True)
         checked_radius("x_radius", self.x_radius)
@@ -180,7 +169,7 @@ class Autoregression:
 
     def __post_init__(self) -> None:
         for name in ("n_features", "order", "n_steps"):
-            object.__setattr__(self, name, whole(name, getattr(self, name)))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
         if self.n_steps < self.order:
             raise InvalidParameter("n_steps", self.n_steps, f"be >= order = {self.order}")
         check_slope(self.slope)
@@ -235,7 +224,7 @@ class MLPChain:
 
     def __post_init__(self) -> None:
         for name in ("n_features", "n_layers", "n_chains"):
-            object.__setattr__(self, name, whole(name, getattr(self, name)))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
         check_slope(self.slope)
         checked_radius("x_radius", self.x_radius)
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from icgd.constructions.newton_codec import NewtonCodec
 from icgd.errors import AssumptionViolated
-from icgd.gadgets.bilinear import bilinear_certificate
+from icgd.mechanisms.loops.newton.codec import NewtonCodec
+from icgd.oracle.least_squares import newton_schulz
 from icgd.problems.regression import RepresentationRegression
-from icgd.program import Program
-from icgd.reference.least_squares import newton_schulz
+from icgd.transformer.gadgets.heads.bilinear import bilinear_certificate
+from icgd.transformer.program import Program
 
 
 @dataclass(frozen=True)

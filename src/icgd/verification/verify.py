@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from icgd.errors import AssumptionViolated, IcgdError, InvalidParameter
-from icgd.program import Program
-from icgd.runtime.choose_executor import ExecutorName
-from icgd.verification.judgement import Outcome
+from icgd.transformer.program import Program
+from icgd.transformer.runtime.executors.choose import ExecutorName
+from icgd.verification.verdict.judgement import Outcome
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,7 +22,7 @@ class Verdict(Protocol):
     global_bound     rigorous bound on the error after the last round
     paper_bound      the bound printed in the paper
     verdict          "passed", "failed" or "inconclusive": within its bounds, but these are so large that a
-                     program which does not train would be, too (verification/judgement.py)
+                     program which does not train would be, too (verification/verdict/judgement.py)
     passed           verdict == "passed"
     """
 
@@ -100,22 +100,22 @@ def _verify(
     common: dict[str, Any],
 ) -> Any:  # fmt: skip
     """Hand the program to the verifier of its construction."""
-    from icgd.verification.verify_network import verify_network
-    from icgd.verification.verify_statistics import verify_statistics
+    from icgd.verification.cot_linear import verify_statistics
+    from icgd.verification.cot_network import verify_network
 
     epochs, steps = rounds["epochs"], rounds["steps"]
     if kind == "softmax_cot_statistics":
         _refuse("a linear model", "steps", epochs=epochs)
         return verify_statistics(program, X, Y, init=init, steps=steps, **common)
     if kind in ("relu_stack", "forward_mode"):
-        from icgd.verification.verify_stack import verify_stack
+        from icgd.verification.stacks import verify_stack
 
         _refuse("full-batch GD", "steps", epochs=epochs)
         return verify_stack(program, X, Y, init=init, steps=steps, **common)
     if kind == "softmax_cot_network":
         _refuse("SGD", "epochs", steps=steps)
         return verify_network(program, X, Y, init=init, epochs=epochs, **common)
-    from icgd.verification.verify_loop import verify_loop
+    from icgd.verification.loops import verify_loop
 
     _refuse("a loop", "steps", init=init, epochs=epochs)
     return verify_loop(

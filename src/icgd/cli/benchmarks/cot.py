@@ -19,7 +19,7 @@ from icgd.cli.benchmarks.measure import (
     resident_mb,
     write_bench,
 )
-from icgd.constructions import compile as compile_program
+from icgd.mechanisms import compile as compile_program
 from icgd.problems import SGD, Network
 
 LR = 1e-4

@@ -17,11 +17,11 @@ from rich.table import Table
 from torch import Tensor
 
 from icgd.cli.benchmarks.measure import BenchRow, bench_table, compare, one_thread, write_bench
-from icgd.constructions import compile as compile_program
-from icgd.nn.layer import Layer
+from icgd.mechanisms import compile as compile_program
 from icgd.problems import GD, GLM, Lasso, LinearModel, Ridge
-from icgd.program import Program
-from icgd.runtime.blocks import pack_block
+from icgd.transformer.blocks import pack_block
+from icgd.transformer.nn.chain.layer import Layer
+from icgd.transformer.program import Program
 
 N, D, STEPS, LAM = 569, 30, 1000, 0.01
 TARGET = 8.0

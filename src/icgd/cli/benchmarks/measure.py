@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from icgd._version import __version__
+from icgd import __version__
 from icgd.cli.output import write_file
 
 REPEATS = 7

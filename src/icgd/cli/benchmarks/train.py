@@ -16,11 +16,11 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from icgd.cli.benchmarks.measure import one_thread, write_bench
-from icgd.training.batch import Batch
-from icgd.training.flops import flop_counter
-from icgd.training.models.config import ModelConfig
-from icgd.training.models.gpt2 import to_gpt2
-from icgd.training.models.standard import StandardModel
+from icgd.lab.models.config import ModelConfig
+from icgd.lab.models.gpt2 import to_gpt2
+from icgd.lab.models.standard import StandardModel
+from icgd.lab.tasks.batch import Batch
+from icgd.lab.training.flops import flop_counter
 
 D, N_POINTS, BATCH, LR = 20, 41, 64, 1e-4
 REPEATS = 5

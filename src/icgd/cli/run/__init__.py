@@ -1,0 +1,1 @@
+"""`icgd run`: a table in, a trained model and a report out."""

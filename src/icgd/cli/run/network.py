@@ -1,0 +1,281 @@
+"""`icgd run`: train a network on a table inside a frozen transformer, and say how exact it was."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import typer
+
+import icgd
+from icgd.base.atomic import staged
+from icgd.cli.output import as_json, finite, holding_out
+from icgd.cli.run.curves import error_curve, loss_curve, mean_loss
+from icgd.cli.run.recording import DROPPED, add_trace, recorded, summary
+from icgd.cli.run.settings import Settings, chosen_targets, hidden_widths
+from icgd.cli.tables import Array, Table, load_example, make_table, read_csv
+from icgd.errors import AssumptionViolated
+from icgd.mechanisms.compiler import DTYPES
+from icgd.oracle.sgd import torch_network
+from icgd.problems import Weights
+from icgd.transformer.nn.stack.stack import Stack
+
+if TYPE_CHECKING:
+    from icgd.transformer.program import Program, Run
+    from icgd.verification.cot_network import Check
+
+FORMAT = "icgd-result/1"
+METHOD_OF = {
+    "softmax_cot_network": "cot", "relu_stack": "stack", "forward_mode": "forward_mode",
+}  # fmt: skip
+WIDE = 256
+"""Below this width a second thread costs more in waiting than it saves in work."""
+
+
+@contextmanager
+def fitting_threads(network: icgd.Network) -> Iterator[None]:
+    """One thread for small matrices; PyTorch's own choice for large ones."""
+    before = torch.get_num_threads()
+    if max(network.widths) < WIDE:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def load_table(
+    data: Path | None, example: str | None, targets: tuple[str, ...], *, standardize: bool,
+    standardize_target: bool | None = None,
+) -> Table:  # fmt: skip
+    """The table of a CSV file or a bundled example."""
+    if data is None:
+        frame, default = load_example(example or "")
+        asked, source = list(targets) or default, f"the {example} data"
+    else:
+        frame, asked, source = read_csv(data), list(targets), str(data)
+    names = chosen_targets(asked, [str(name) for name in frame.columns], source)
+    return make_table(frame, names, standardize=standardize, standardize_target=standardize_target)
+
+
+@holding_out
+def run(settings: Settings) -> dict[str, Any]:
+    """Do the whole job and write the results; gives back the content of result.json."""
+    table = load_table(
+        settings.data, settings.example, settings.target, standardize=settings.standardize
+    )
+    network = icgd.Network(
+        (table.X.shape[1], *hidden_widths(settings.widths), table.Y.shape[1]),
+        activation=settings.activation,
+        output=settings.output,
+        bias=settings.bias,
+    )
+    program = compiled(settings, network)
+    with fitting_threads(network):
+        measured, weights = _train(settings, program, network, table)
+    result = finite(
+        {
+            **measured,
+            "command": settings.command(),
+            "config": configuration(settings, program, table),
+            "versions": versions(),
+        }
+    )
+    init = network.init(seed=settings.seed, dtype=program.dtype)
+
+    def record() -> icgd.Trace | None:
+        with fitting_threads(network):
+            return recorded(settings, program, table.X, table.Y, init=init, **rounds_of(settings))
+
+    write_result(settings.out, result, named_weights(weights), table, record)
+    return result
+
+
+def compiled(settings: Settings, network: icgd.Network) -> Program:
+    """The program the options ask for."""
+    common: dict[str, Any] = {"radius": settings.radius, "dtype": DTYPES[settings.dtype]}
+    if settings.method == "cot":
+        return icgd.compile(
+            network,
+            icgd.SGD(lr=settings.lr or 0.01),
+            temperature=settings.temperature,  # type: ignore[arg-type]
+            n_grid=settings.n_grid,
+            rho=settings.rho,
+            **common,
+        )
+    return icgd.compile(
+        network,
+        icgd.GD(lr=settings.lr or 0.1, box=settings.box),
+        method=settings.method,  # type: ignore[arg-type]
+        n_relu=settings.n_relu,
+        attention=settings.attention,  # type: ignore[arg-type]
+        signal_radius=settings.signal_radius,
+        **common,
+    )
+
+
+def rounds_of(settings: Settings) -> dict[str, int]:
+    """How long to train: passes of SGD over the rows, or steps of GD on all of them."""
+    if settings.method == "cot":
+        return {"epochs": settings.epochs}
+    return {"steps": settings.steps or 50}
+
+
+def _train(
+    settings: Settings, program: Program, network: icgd.Network, table: Table
+) -> tuple[dict[str, Any], Weights]:
+    """Train in context under the verifier's eyes."""
+    rounds = rounds_of(settings)
+    how = f"{settings.epochs * len(table.X):,} rounds of {2 * network.n_layers} layer calls"
+    if isinstance(program.step, Stack):
+        how = f"{rounds['steps']:,} steps of {program.step.n_layers} layers on all rows"
+    typer.echo(
+        f"{len(table.X):,} rows, widths {'-'.join(map(str, network.widths))}, {how}, each "
+        "checked against torch.optim.SGD",
+        err=True,
+    )
+    init = network.init(seed=settings.seed, dtype=program.dtype)
+    started = time.perf_counter()
+    check = icgd.verify(
+        program,
+        table.X,
+        table.Y,
+        init=init,
+        executor=settings.executor,  # type: ignore[arg-type]
+        progress=True,
+        **rounds,
+    )
+    if check.run is None:
+        raise AssumptionViolated(
+            " ".join(check.notes)
+            + " The compiled program fails its own probes: please report this."
+        )
+    measured = _measured(check.run, check, table, init, rounds)
+    return {**measured, "seconds": time.perf_counter() - started}, check.run.weights
+
+
+def _measured(
+    run: Run, check: Check, table: Table, init: Weights, rounds: dict[str, int]
+) -> dict[str, Any]:
+    """Every number of the result that was measured or bounded."""
+    program = run.program
+    spec = icgd.Network(**program.config["problem"]).spec
+    x = torch.as_tensor(table.X).to(program.dtype)
+    y = torch.as_tensor(table.Y).to(program.dtype)
+    losses = loss_curve(program, spec, x, y, init, rounds)
+    predicted = run.predict(x).to(torch.float64).numpy()
+    with torch.no_grad():
+        by_sgd = torch_network(spec, check.sgd_weights)(x).to(torch.float64).numpy()
+    count, first = check.near_kink.count, check.near_kink.first
+    return {
+        "format": FORMAT,
+        "method": METHOD_OF[program.config["construction"]],
+        "passed": bool(check.passed),
+        **{
+            name: float(getattr(check, name))
+            for name in (
+                "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound",
+            )
+        },
+        # NaN is above every bound.
+        "rounds_over_bound": sum(not r.round_error <= r.round_bound for r in check.rounds),
+        **run.cost.as_dict(),
+        "loss_before": mean_loss(spec, init, x, y),
+        "loss_after": mean_loss(spec, run.weights, x, y),
+        "loss_after_sgd": mean_loss(spec, check.sgd_weights, x, y),
+        "r2_transformer": r_squared(table.Y, predicted),
+        "r2_sgd": r_squared(table.Y, by_sgd),
+        "range_use": float(run.range_use),
+        "radius": program.radius,
+        "head_error": program.certificate.sup_error,
+        "near_kink": {"count": count, "first": None if first is None else list(first)},
+        "notes": [*map(str, check.notes), *table.notes],
+        "curves": {"loss": losses, "error": error_curve(check.rounds)},
+    }  # fmt: skip
+
+
+def r_squared(y: Array, predicted: Array) -> float | None:
+    """1 - SS_res / SS_tot, averaged over the targets; None if a target is constant."""
+    if (y == y[0]).all(axis=0).any():  # the mean of equal numbers may differ from them by rounding
+        return None
+    total = ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+    return float((1 - ((y - predicted) ** 2).sum(axis=0) / total).mean())
+
+
+def configuration(settings: Settings, program: Program, table: Table) -> dict[str, Any]:
+    """All that is needed to do the same run again, defaults filled in."""
+    return {
+        "data": str(settings.data) if settings.data else f"example:{settings.example}",
+        "table": table.digest,
+        "rows": len(table.X),
+        "features": list(table.features.names),
+        "targets": list(table.targets.names),
+        **rounds_of(settings),
+        "seed": settings.seed,
+        "standardize": settings.standardize,
+        "executor": settings.executor,
+        **{key: program.config[key] for key in ("construction", "problem", "optimizer", "options")},
+        "dtype": settings.dtype,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that could change a number."""
+    packages = ("torch", "numpy", "pandas", "scikit-learn")
+    return {
+        "icgd": icgd.__version__,
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in packages},
+    }
+
+
+def named_weights(weights: Weights) -> dict[str, torch.Tensor]:
+    """layer1.weight, layer1.bias, layer2.weight, ..."""
+    named = {}
+    for i, (W, b) in enumerate(weights, 1):
+        named[f"layer{i}.weight"] = W.detach().contiguous()
+        if b is not None:
+            named[f"layer{i}.bias"] = b.detach().contiguous()
+    return named
+
+
+def write_result(
+    out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table,
+    record: Callable[[], icgd.Trace | None],
+) -> None:  # fmt: skip
+    """result.json, weights.safetensors, the report and a recording, all or nothing.
+
+    A recording that fails or is interrupted takes nothing else with it.
+    """
+    try:
+        trace = record()
+    except BaseException:
+        _write(out, result, tensors, table, None)
+        raise
+    _write(out, result, tensors, table, trace)
+
+
+def _write(
+    out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table,
+    trace: icgd.Trace | None,
+) -> None:  # fmt: skip
+    from icgd.base.atomic.tensors import tensor_bytes
+    from icgd.pages.report import write_report
+
+    result.update(summary(trace))
+    scales = {"features": table.features.to_dict(), "targets": table.targets.to_dict()}
+    full = {**result, "standardization": finite(scales)}
+    # A recording of an earlier run would tell another story.
+    with staged(out, remove=DROPPED if trace is None else ()) as directory:
+        (directory / "result.json").write_text(as_json(full) + "\n", encoding="utf-8")
+        metadata = {"format": "pt", "standardization": as_json(scales)}
+        (directory / "weights.safetensors").write_bytes(tensor_bytes(tensors, metadata))
+        write_report(result, directory)
+        if trace is not None:
+            add_trace(trace, directory)

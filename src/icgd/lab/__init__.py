@@ -1,0 +1,1 @@
+"""The laboratory: transformers trained on in-context-learning tasks."""

@@ -1,0 +1,1 @@
+"""What all experiments share: claims, records, naive predictors, pages."""

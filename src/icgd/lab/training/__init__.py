@@ -1,0 +1,1 @@
+"""A flat trainer: configs, checkpoints, schedules, presets."""

@@ -1,0 +1,1 @@
+"""Networks by SGD: one softmax layer and a chain of thought, [COT] section 4."""

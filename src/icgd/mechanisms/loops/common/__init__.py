@@ -1,0 +1,1 @@
+"""What all loops share: codec, parts of layers, codes of positions."""

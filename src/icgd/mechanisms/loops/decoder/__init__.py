@@ -1,0 +1,1 @@
+"""A causal loop: every token sees only tokens before it."""

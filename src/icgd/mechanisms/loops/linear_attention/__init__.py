@@ -1,0 +1,1 @@
+"""Linear attention that appends one token a step."""

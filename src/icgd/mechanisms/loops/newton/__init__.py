@@ -1,0 +1,1 @@
+"""Newton's iteration for the inverse, alone and as a preconditioner."""

@@ -1,0 +1,1 @@
+"""Least squares on a representation by gradient descent."""

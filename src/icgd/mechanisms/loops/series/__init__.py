@@ -1,0 +1,1 @@
+"""Series and chains: tokens that copy from earlier tokens first."""

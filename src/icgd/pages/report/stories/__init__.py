@@ -1,0 +1,1 @@
+"""What a report says, one file per kind of program."""

@@ -1,0 +1,1 @@
+"""Five papers: their statements checked, their printed forms tried, their experiments repeated."""

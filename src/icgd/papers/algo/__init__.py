@@ -1,0 +1,1 @@
+"""[ALGO] Looped transformers as designed algorithms."""

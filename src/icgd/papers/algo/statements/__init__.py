@@ -1,0 +1,1 @@
+"""The theorems of [ALGO], as printed and corrected."""

@@ -1,0 +1,1 @@
+"""[BRIDGE] In-context learning through networks."""

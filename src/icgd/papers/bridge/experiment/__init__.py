@@ -1,0 +1,1 @@
+"""Depth, width and error of stacks measured."""

@@ -1,0 +1,1 @@
+"""The theorems of [BRIDGE], as printed and corrected."""

@@ -1,0 +1,1 @@
+"""[COT] Gradient descent by a chain of thought."""

@@ -1,0 +1,1 @@
+"""Operators learned instead of written, appendix D."""

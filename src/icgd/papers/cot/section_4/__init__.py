@@ -1,0 +1,1 @@
+"""Networks, section 4."""

@@ -1,0 +1,1 @@
+"""[DEEP] Deep optimizers in context."""

@@ -1,0 +1,1 @@
+"""Weights that are looked up in the context, appendix F."""

@@ -1,0 +1,1 @@
+"""Networks trained in context and by training, appendix G."""

@@ -1,0 +1,1 @@
+"""Score functions and diffusion, appendix H."""

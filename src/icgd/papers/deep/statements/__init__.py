@@ -1,0 +1,1 @@
+"""The theorems of [DEEP], as printed and corrected."""

@@ -1,0 +1,1 @@
+"""[LSA] Linear self-attention that descends in several steps."""

@@ -1,0 +1,1 @@
+"""Linear attention trained to descend."""

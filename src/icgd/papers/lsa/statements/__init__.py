@@ -1,0 +1,1 @@
+"""The theorems of [LSA], as printed and corrected."""

@@ -1,4 +1,0 @@
-"""The Program type: frozen layers bound to a layout, a mask rule and a codec."""
-
-from icgd.program.program import Program as Program
-from icgd.program.run import Run as Run

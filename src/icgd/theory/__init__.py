@@ -1,1 +1,0 @@
-"""Formulas in plain floats, one function per statement, with their inverses."""

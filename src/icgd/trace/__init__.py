@@ -1,7 +1,0 @@
-"""The trace of a run as a file: what the viewer shows, and nothing of what computes it."""
-
-from icgd.trace.arrays import ArrayStore as ArrayStore
-from icgd.trace.file import read_trace as read_trace
-from icgd.trace.file import write_trace as write_trace
-from icgd.trace.format import FORMAT as FORMAT
-from icgd.trace.format import Trace as Trace

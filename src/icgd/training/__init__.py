@@ -1,1 +1,0 @@
-"""Training transformers on in-context-learning tasks: models, tasks, a flat trainer, checkpoints."""

@@ -1,0 +1,1 @@
+"""Functions as sums of units, with errors bounded."""

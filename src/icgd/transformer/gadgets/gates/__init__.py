@@ -1,0 +1,1 @@
+"""Gates: exact little networks of ReLUs."""

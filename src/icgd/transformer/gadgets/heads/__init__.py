@@ -1,0 +1,1 @@
+"""Heads: attention that reads a number off a grid, or multiplies."""

@@ -1,0 +1,1 @@
+"""Sub-layers of stacks and loops."""

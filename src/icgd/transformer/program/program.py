@@ -1,0 +1,376 @@
+"""Program: the one type of every construction. Frozen layers, a mask rule, and how to feed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from huggingface_hub import ModelCard, PyTorchModelHubMixin, snapshot_download
+from pydantic import BaseModel
+from torch import Tensor, nn
+
+from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
+from icgd.problems.foreign_optimizers import refuse_unknown
+from icgd.transformer.blocks import Block
+from icgd.transformer.certificate import Certificate
+from icgd.transformer.layout import Layout
+from icgd.transformer.mask_rules import ENTER, Address, MaskRule, Step
+from icgd.transformer.nn.frozen_layer import FrozenLayer
+from icgd.transformer.nn.symbolic import once_fixed, weights_stay_fixed
+from icgd.transformer.program import files
+from icgd.transformer.program.card import card_of
+from icgd.transformer.program.progress import progress_reporter
+from icgd.transformer.program.recording import outline_of
+from icgd.transformer.program.run import Run
+from icgd.transformer.program.session import Codec, Dumped, Session
+from icgd.transformer.runtime.cost import Cost
+from icgd.transformer.runtime.executors.chain import StructuredExecutor
+from icgd.transformer.runtime.executors.choose import AnyExecutor, ExecutorName, choose_executor
+from icgd.transformer.runtime.loop import BlockKeeper, Executor, LoopState, StepWatcher, execute
+from icgd.transformer.runtime.recording.recorder import Recorder
+from icgd.transformer.runtime.watch import RangeWatch
+
+Record = Literal["weights", "trace"] | Recorder | Callable[[int, Any], None]
+
+Builder = Callable[[Mapping[str, Any]], "Program"]
+
+
+class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-context-learning"]):
+    """A frozen transformer compiled from (model, optimizer), with everything needed to run it.
+
+    step         the layer that is applied again and again; its weights never change
+    entry        layers applied once to the prompt, before the first step; None if there are none
+    readout      the layer that predicts for new examples; None if `step` does that as well
+    mask         which blocks each step of a round sees
+    layout       named slots of a block
+    codec        user data <-> blocks
+    feed         "append": every step adds a block to the prompt; "replace": it overwrites the state
+    certificate  what one head promises
+    config       all that is needed to compile the same program again
+    """
+
+    builders: ClassVar[dict[str, Builder]] = {}
+    schemas: ClassVar[dict[str, type[BaseModel]]] = {}
+    """What a saved config must look like, by construction; `files.AnyConfig` where nothing is given."""
+
+    def __init__(
+        self, *, config: Mapping[str, Any], step: FrozenLayer, mask: MaskRule, layout: Layout,
+        codec: Codec, certificate: Certificate, slope: float = 1.0, readout: FrozenLayer | None = None,
+        entry: FrozenLayer | None = None,
+        feed: Literal["append", "replace"] = "append",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.step = step
+        self.entry, self.readout = entry, readout
+        self.config = dict(config)
+        self.mask, self.layout, self.codec = mask, layout, codec
+        self.certificate, self.slope, self.feed = certificate, slope, feed
+        self._compiled_mask = mask
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights."""
+        return self.step.like.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.step.like.device
+
+    @property
+    def radius(self) -> float:
+        """The range |s| <= radius in which every head is certified."""
+        return self.step.radius
+
+    def __repr__(self) -> str:
+        c = self.config
+        return f"Program({c['construction']}, {c['problem']}, {c['optimizer']}, {c['options']})"
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def run(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        query: Any = None,
+        executor: ExecutorName = "structured",
+        record: Record | None = None,
+        progress: bool | Callable[[int, int], None] = False,
+        watch: bool = True,
+        **unknown: Any,
+    ) -> Run:
+        """Train in context.
+
+        X, Y      (n, d) and (n, k), or (b, n, d) and (b, n, k) for b problems at once; targets of a
+                  linear model are (n,) or (b, n)
+        init      initial weights: [(W, b), ...] of a network, w of a linear model (default zero)
+        epochs    for SGD: one round per row of X and epoch (default 1)
+        steps     for GD: rounds in all, each on every row of X
+        query     new examples that stand in the prompt beside the data, answered in `run.prediction`,
+                  for programs compiled with room for them
+        executor  "structured" (fast) or "dense" (literal matrices); stacks also "sparse"
+        record    "weights": keep the weights after every round; "trace": keep every block; an
+                  icgd.Recorder: record what happens inside the layer, for the viewer; a function of
+                  (round, weights) is called after every round and must not keep the tensors
+        progress  True for a progress bar, or a function of (rounds done, rounds in all)
+        watch     False: heads may be asked anything, also outside their certified range
+        """
+        refuse_unknown("program.run", unknown)
+        known = record in (None, "weights", "trace") or isinstance(record, Recorder)
+        if isinstance(record, type) or not (callable(record) or known):
+            raise InvalidParameter(
+                "record", record, "be None, 'weights', 'trace', an icgd.Recorder or a function"
+            )
+        self._check_dtype()
+        with weights_stay_fixed(), self._own_precision():
+            rounds = {"epochs": epochs, "steps": steps}
+            session = self.codec.session(
+                X, Y, init=init, padded=self._is_altered(), query=query, **rounds
+            )
+            return self._train(session, executor, record, progress, watch)
+
+    def _train(
+        self, session: Session, executor: ExecutorName, record: Record | None,
+        progress: bool | Callable[[int, int], None], watch: bool,
+    ) -> Run:  # fmt: skip
+        state, history = LoopState(), list[Any]()
+        if self.entry is not None:
+            session = replace(session, prompt=self._entered(session, executor, watch))
+        # Plans update weights in place only where every part is known to read them first.
+        recorder = record if isinstance(record, Recorder) else None
+        keeper = BlockKeeper() if record == "trace" else None
+        keep_all = recorder is not None or keeper is not None or self._is_altered()
+        engine = self.executor(session, executor, keep_all=keep_all, state=state)
+        if not watch:
+            engine.watch.release()
+        if recorder is not None:
+            recorder.begin(outline_of(self, session, executor))
+
+        def weights_now() -> Any:
+            return session.decode({a: engine.dump(block) for a, block in state.live.items()})
+
+        with progress_reporter(progress, session.n_rounds) as report:
+
+            def on_round(done: int) -> None:
+                if record == "weights":
+                    history.append(_cloned(weights_now()))
+                elif recorder is not None:
+                    recorder.end_round(done, weights_now(), engine.watch)
+                elif callable(record):
+                    record(done, weights_now())
+                if report is not None:
+                    report(done, session.n_rounds)
+
+            watched = report is not None or record not in (None, "trace")
+            self._loop(
+                self.mask.steps(), session, engine, state, watcher=recorder or keeper,
+                on_round=on_round if watched else None,
+            )  # fmt: skip
+        weights, answers = _cloned(weights_now()), None
+        if session.answers:
+            answers = self._answer(session, engine, state, executor)
+        if watch:
+            remedy = (
+                f"Training diverged in {state.rounds} rounds: lower lr or standardise the data."
+            )
+            self._refuse_overflow("weights", weights, remedy)
+            self._refuse_overflow("prediction", answers, remedy)
+        return Run(
+            program=self,
+            weights=weights,
+            prediction=answers,
+            cost=self._cost(session, state),
+            range_use=engine.watch.max_use,
+            near_kink=engine.watch.near_kink,
+            executor=executor,
+            history=history if record == "weights" else None,
+            trace=[] if keeper is None else keeper.entries,
+        )
+
+    def _entered(
+        self, session: Session, executor: ExecutorName, watch: bool
+    ) -> dict[Address, Block]:
+        """The prompt as the first step finds it."""
+        engine, state = self.executor(session, executor, layer=self.entry), LoopState()
+        if not watch:
+            engine.watch.release()
+        with torch.no_grad():
+            execute([ENTER], session.prompt, [{}], engine, state=state)
+        return {address: engine.dump(block) for address, block in state.live.items()}
+
+    def _answer(
+        self, session: Session, engine: AnyExecutor, state: LoopState, executor: ExecutorName
+    ) -> Tensor:
+        """The read-out layers on the final state, at the tokens that ask."""
+        reader, last = self.executor(session, executor, layer=self.readout), LoopState()
+        blocks = {address: engine.dump(block) for address, block in state.live.items()}
+        steps = self.mask.forward_steps()
+        with torch.no_grad():
+            execute(steps, blocks, [{}], reader, state=last)
+        block = reader.dump(last.live[steps[-1].writes])
+        answers = self.codec.output_of(block)[..., -session.answers :, :]
+        return answers if session.shaped is None else session.shaped(answers)
+
+    def predict(
+        self, X: Any, weights: Any, *, executor: ExecutorName = "structured", watch: bool = True
+    ) -> Tensor:
+        """The transformer's own predictions with given weights, one per row of X."""
+        self._check_dtype()
+        with weights_stay_fixed(), self._own_precision():
+            session, address = self.codec.prediction(X, weights, padded=self._is_altered())
+            state, outputs = LoopState(), list[Tensor]()
+            engine = self.executor(session, executor, state=state, layer=self.readout)
+            if not watch:
+                engine.watch.release()
+
+            def on_round(done: int) -> None:
+                outputs.append(self.codec.output_of(engine.dump(state.live[address])))
+
+            self._loop(self.mask.forward_steps(), session, engine, state, on_round=on_round)
+        answers = self.codec.join(outputs, session)
+        if watch:
+            self._refuse_overflow(
+                "prediction", answers, "Lower the weights, or standardise the data."
+            )
+        return answers
+
+    def executor(
+        self, session: Session, name: ExecutorName, *, keep_all: bool = False,
+        state: LoopState | None = None, layer: FrozenLayer | None = None,
+    ) -> AnyExecutor:  # fmt: skip
+        """The engine that applies this program's layer (its step unless told) in a session."""
+        watch, state = self._watch(session), state or LoopState()
+        engine = choose_executor(
+            layer or self.step, name, watch, layout=self.layout, n_columns=session.n_columns,
+            batched=session.batched, keep_all=keep_all, wanted=session.wanted,
+            advice=self.codec.smaller,
+        )  # fmt: skip
+        literal = session.literal_noise if name == "dense" else None
+        noise, watch.exact_zero = literal or session.noise, literal is None
+        watch.noise = lambda largest: noise(Dumped(engine, state.live), largest)
+        return engine
+
+    def _loop(
+        self, steps: Sequence[Step], session: Session, engine: Executor, state: LoopState, *,
+        watcher: StepWatcher | None = None, on_round: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
+        structured = engine if isinstance(engine, StructuredExecutor) else None
+        with torch.no_grad():
+            execute(
+                steps, session.prompt, session.arrivals(structured), engine,
+                state=state, watcher=watcher, on_round=on_round,
+            )  # fmt: skip
+
+    def _watch(self, session: Session) -> RangeWatch:
+        # Many problems make large tensors: look at them more often, so that few are kept.
+        every = max(1, min(64, 4096 // max(1, session.n_problems)))
+        return RangeWatch(
+            self.radius,
+            self.slope,
+            lambda largest: 0.0,
+            every=every,
+            z_bound=2 / torch.finfo(self.dtype).eps / self.slope,
+            units=session.units,
+        )
+
+    def _cost(self, session: Session, state: LoopState) -> Cost:
+        n = session.n_problems
+        return Cost(
+            rounds=state.rounds,
+            blocks=state.blocks_written,
+            live_blocks_max=state.live_blocks_max,
+            dense_flops=n * state.blocks_written * self.step.dense_flops(session.n_columns),
+            structured_flops=n * state.rounds * session.structured_flops_per_round,
+        )
+
+    def _check_dtype(self) -> None:
+        compiled = self.config["dtype"]
+        if str(self.dtype) != f"torch.{compiled}":
+            raise AssumptionViolated(
+                f"The program was compiled for {compiled} and its weights are {self.dtype}; gates and heads "
+                f"are exact only in the precision they were compiled for. Recompile with dtype={self.dtype}."
+            )
+
+    def _own_precision(self) -> torch.autocast:
+        """Autocast of the caller does not reach a program: it is exact only in its own precision."""
+        return torch.autocast(self.device.type, enabled=False)
+
+    def _refuse_overflow(self, name: str, values: Any, remedy: str) -> None:
+        """Numbers that are none are refused by every executor alike, whatever its heads were asked."""
+        bad = [t for t in _tensors(values) if not bool(t.isfinite().all())]
+        if bad:
+            first = float(bad[0][~bad[0].isfinite()][0])
+            raise AssumptionViolated(
+                f"The {name} of this {self.config['construction']} program hold {first}. {remedy} "
+                "watch=False returns such numbers."
+            )
+
+    @once_fixed
+    def _is_altered(self) -> bool:
+        """Whether anything differs from what was compiled: then zeros may not stay zeros.
+
+        Smaller layers are computed without their padding only as long as it is provably zero.
+        """
+        if self.mask is not self._compiled_mask or not self.codec.is_plain():
+            return True
+        checks = [getattr(module, "is_plain", None) for module in self.modules()]
+        return not all(check() for check in checks if check is not None)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> str | None:
+        """Write model.safetensors, config.json (slot names included) and a model card, atomically."""
+        return files.save(self, Path(save_directory), super().save_pretrained, **kwargs)
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        """README.md: what the program is and how it is run."""
+        return card_of(self)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        files.write_weights(self, save_directory)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        allow_altered: bool = False,
+        **kwargs: Any,
+    ) -> Program:
+        """Load a program from a directory, or from the Hub ("user/repo") if there is no such directory.
+
+        Nothing is unpickled: only config.json and model.safetensors are read. Weights that are not the
+        ones the config compiles to, and files that were changed after saving, are refused unless
+        `allow_altered`; further keyword arguments go to `huggingface_hub.snapshot_download`.
+        """
+        path = files.find(pretrained_model_name_or_path, snapshot_download, **kwargs)
+        program = files.load(path, cls.builders, cls.schemas, allow_altered=allow_altered)
+        if not allow_altered and program._is_altered():
+            raise InvalidFile(
+                f"The weights in {path / files.WEIGHTS} are not the ones {files.CONFIG} compiles to: the "
+                "directory is damaged or was edited. Save again, or pass allow_altered=True."
+            )
+        return program
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    """All tensors in whatever shape a codec decodes weights to."""
+    if isinstance(values, (list, tuple)):
+        return [tensor for part in values for tensor in _tensors(part)]
+    return [values] if isinstance(values, Tensor) else []
+
+
+def _cloned(weights: Any) -> Any:
+    """A copy of weights in whatever shape a codec decodes them to."""
+    if isinstance(weights, Tensor):
+        return weights.clone()
+    if isinstance(weights, (list, tuple)):
+        return type(weights)(_cloned(part) for part in weights)
+    return weights

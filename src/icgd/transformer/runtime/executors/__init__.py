@@ -1,0 +1,1 @@
+"""The same layer run in several ways."""

@@ -1,0 +1,1 @@
+"""Rounds compiled to plain tensor operations."""

@@ -1,0 +1,1 @@
+"""What an error may be, from weights and values."""

@@ -1,0 +1,1 @@
+"""Layers asked about every number of their range."""

@@ -1,0 +1,1 @@
+"""From measured errors and bounds to a verdict."""

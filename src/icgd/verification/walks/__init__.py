@@ -1,0 +1,1 @@
+"""Exact values beside a program's, step by step."""

@@ -1,0 +1,71 @@
+"""Every experiment at smoke scale through the command line, run once for all tests that read it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from icgd.base.atomic import only_writer, write_text
+from icgd.cli import app
+from icgd.lab.experiments.record import Record, read_record
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What the command said, and where it put its results: nobody may change them."""
+
+    name: str
+    out: Path
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def place(self) -> Path:
+        return self.out / f"{self.name}-smoke"
+
+    @property
+    def record(self) -> Record:
+        return read_record(self.place / "record.json")
+
+    def copied_to(self, out: Path) -> Path:
+        """The results in another `--out`, with their times, to be changed there; the experiment's place."""
+        shutil.copytree(self.out, out)
+        return out / self.place.name
+
+
+@pytest.fixture(scope="session")
+def reproduce_smoke() -> Callable[[str, Path], Result]:
+    """`icgd reproduce NAME --scale smoke` in this process, with results in a directory."""
+
+    def run(name: str, out: Path) -> Result:
+        options = ["--scale", "smoke", "--workers", "1", "--out", str(out)]
+        return CliRunner().invoke(app, ["reproduce", name, *options])
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory, worker_id, reproduce_smoke) -> Callable[[str], Reproduced]:
+    """The finished experiment of a name."""
+    own = tmp_path_factory.getbasetemp()
+    # Workers of one session share the directory above theirs: what one has run the others read.
+    shared = (own if worker_id == "master" else own.parent) / "reproduced"
+
+    def of(name: str) -> Reproduced:
+        told = shared / f"{name}.json"
+        with only_writer(shared / f"{name}.lock", wait=True):
+            if not told.is_file():
+                said = reproduce_smoke(name, shared / name)
+                text = {"exit_code": said.exit_code, "stdout": said.stdout, "stderr": said.stderr}
+                write_text(told, json.dumps(text))
+        return Reproduced(name, shared / name, **json.loads(told.read_text()))
+
+    return of
