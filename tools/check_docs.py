@@ -15,12 +15,31 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 LOADS = {  # tags whose attribute makes a browser fetch something by itself
-    "script": ("src",), "img": ("src", "srcset"), "iframe": ("src",), "source": ("src", "srcset"),
-    "video": ("src", "poster"), "audio": ("src",), "embed": ("src",), "object": ("data",),
-    "use": ("href",), "image": ("href",), "input": ("src",), "track": ("src",),
-}  # fmt: skip
-FETCHING_RELS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload",
-                 "manifest", "apple-touch-icon", "shortcut"}  # fmt: skip
+    "script": ("src",),
+    "img": ("src", "srcset"),
+    "iframe": ("src",),
+    "source": ("src", "srcset"),
+    "video": ("src", "poster"),
+    "audio": ("src",),
+    "embed": ("src",),
+    "object": ("data",),
+    "use": ("href",),
+    "image": ("href",),
+    "input": ("src",),
+    "track": ("src",),
+}
+FETCHING_RELS = {
+    "stylesheet",
+    "icon",
+    "preload",
+    "prefetch",
+    "preconnect",
+    "dns-prefetch",
+    "modulepreload",
+    "manifest",
+    "apple-touch-icon",
+    "shortcut",
+}
 CSS_LOADS = re.compile(r"""(?:url\(|@import)\s*["']?([^"')\s;]+)""")
 ADDRESS = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 NAMES = {"www.w3.org", "bit.ly"}

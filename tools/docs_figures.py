@@ -38,9 +38,14 @@ def block_figure() -> bytes:
             for slot, content in zip(slots, contents, strict=True):
                 filled = content not in ("0", "") or slot.size == 1
                 axes.barh(
-                    -row, slot.size, left=start, height=0.62, edgecolor="#52606d", linewidth=0.8,
+                    -row,
+                    slot.size,
+                    left=start,
+                    height=0.62,
+                    edgecolor="#52606d",
+                    linewidth=0.8,
                     color=SOFT[kind] if filled else "#f4f5f7",
-                )  # fmt: skip
+                )
                 text = _shown(content)
                 axes.text(start + slot.size / 2, -row, text, ha="center", va="center", fontsize=9)
                 start += slot.size
@@ -48,9 +53,15 @@ def block_figure() -> bytes:
         for slot in slots:
             small = slot.size == 1
             axes.text(
-                start + slot.size / 2, 0.42, slot.name, ha="center", va="bottom",
-                rotation=90 if small else 0, fontsize=9, family="monospace",
-            )  # fmt: skip
+                start + slot.size / 2,
+                0.42,
+                slot.name,
+                ha="center",
+                va="bottom",
+                rotation=90 if small else 0,
+                fontsize=9,
+                family="monospace",
+            )
             start += slot.size
         axes.set(xlim=(-2.2, start + 0.3), ylim=(-2.5, 2.4))
         axes.axis("off")
@@ -60,10 +71,15 @@ def block_figure() -> bytes:
 
 def _shown(content: str) -> str:
     names = {
-        "o_i": "$o_i$", "o_{i-1}": "$o_{i-1}$", "W_i": "$W_i$", "b_i": "$b_i$",
-        "delta_i": r"$\delta_i$", "W_i^T delta_i": r"$W_i^T\delta_i$", "W_i new": "$W_i$ new",
+        "o_i": "$o_i$",
+        "o_{i-1}": "$o_{i-1}$",
+        "W_i": "$W_i$",
+        "b_i": "$b_i$",
+        "delta_i": r"$\delta_i$",
+        "W_i^T delta_i": r"$W_i^T\delta_i$",
+        "W_i new": "$W_i$ new",
         "b_i new": "$b_i$ new",
-    }  # fmt: skip
+    }
     return names.get(content, content)
 
 
@@ -135,8 +151,11 @@ def router_figure() -> bytes:
     }
     inputs = {"x": ("B", "X"), "forward": ("F", "B"), "y": ("F", "X"), "backward": ("B", "F")}
     names = {
-        "x": "[B1; X]", "forward": "[F(i-1); B(i)]", "y": "[F(N); Y]", "backward": "[B(i+1); F(i)]",
-    }  # fmt: skip
+        "x": "[B1; X]",
+        "forward": "[F(i-1); B(i)]",
+        "y": "[F(N); Y]",
+        "backward": "[B(i+1); F(i)]",
+    }
 
     def plot(axes: Axes) -> None:
         for row, kind in enumerate(kinds):
@@ -146,9 +165,13 @@ def router_figure() -> bytes:
                 colour = COLOURS["transformer"] if off == 0 else "#eef1f4"
                 axes.barh(-row, 0.94, left=column, height=0.86, color=colour)
                 axes.text(
-                    column + 0.47, -row, f"{off}" + (" open" if off == 0 else ""), ha="center",
-                    va="center", color="white" if off == 0 else INK,
-                )  # fmt: skip
+                    column + 0.47,
+                    -row,
+                    f"{off}" + (" open" if off == 0 else ""),
+                    ha="center",
+                    va="center",
+                    color="white" if off == 0 else INK,
+                )
             axes.text(-0.1, -row, f"gates of {kind.name}", ha="right", va="center", fontsize=10)
         for column, kind_name in enumerate(inputs):
             axes.text(column + 0.47, 0.6, names[kind_name], ha="center", fontsize=9.5)
@@ -184,9 +207,13 @@ def head_figure(s: float = 0.3) -> bytes:
                 levels[order], 0, weights[order], color=colours[name], linewidth=3, alpha=0.85
             )
             axes.plot(
-                levels[order], weights[order], "o", color=colours[name], markersize=4,
+                levels[order],
+                weights[order],
+                "o",
+                color=colours[name],
+                markersize=4,
                 label=f"{name}, {len(levels)} tokens: mean off by {wrong:.0e}",
-            )  # fmt: skip
+            )
         axes.axvline(s, color=INK, linewidth=1, linestyle=":")
         axes.text(s + 0.12, 0.9, f"asked: s = {s}", fontsize=9.5)
         axes.set(
@@ -265,12 +292,25 @@ def laws_figure(found: dict[str, Any] | None = None) -> bytes:
     }
 
     def plot(axes: Axes) -> None:
-        axes.plot(p, found["hard"], color=COLOURS["sgd"], marker="s", markersize=4,
-                  label="nearest token: like 1/p")  # fmt: skip
+        axes.plot(
+            p,
+            found["hard"],
+            color=COLOURS["sgd"],
+            marker="s",
+            markersize=4,
+            label="nearest token: like 1/p",
+        )
         for name, (colour, text) in styles.items():
             axes.plot(p, found[name]["promised"], color=colour, linestyle="--", linewidth=1.2)
-            axes.plot(p, found[name]["measured"], color=colour, marker="o", markersize=4,
-                      linestyle="none", label=text)  # fmt: skip
+            axes.plot(
+                p,
+                found[name]["measured"],
+                color=colour,
+                marker="o",
+                markersize=4,
+                linestyle="none",
+                label=text,
+            )
         axes.set_yscale("log")
         axes.axhline(2.0**-52, color=COLOURS["drift"], linewidth=1)
         axes.text(8, 2.0**-52 * 2, "float64 machine precision", fontsize=9, color=COLOURS["drift"])
@@ -285,9 +325,12 @@ def main() -> None:
     """Write all figures."""
     FIGURES.mkdir(parents=True, exist_ok=True)
     for name, made in (
-        ("tour_block", block_figure), ("tour_mask", mask_figure), ("tour_router", router_figure),
-        ("tour_head", head_figure), ("spectral_laws", laws_figure),
-    ):  # fmt: skip
+        ("tour_block", block_figure),
+        ("tour_mask", mask_figure),
+        ("tour_router", router_figure),
+        ("tour_head", head_figure),
+        ("spectral_laws", laws_figure),
+    ):
         (FIGURES / f"{name}.png").write_bytes(made())
 
 

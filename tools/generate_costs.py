@@ -125,14 +125,35 @@ def methods() -> str:
                     # One digit: the others are rounding, and differ from processor to processor.
                     sizes, flops = f"not reached: {c.certified:.0e}", [""] * len(flops)
                 rows.append(
-                    [activation, f"{error:.0e}", method, str(c.layers), heads, str(c.d_token), sizes,
-                     number(c.parameters) if c.reached else "", *flops]
-                )  # fmt: skip
+                    [
+                        activation,
+                        f"{error:.0e}",
+                        method,
+                        str(c.layers),
+                        heads,
+                        str(c.d_token),
+                        sizes,
+                        number(c.parameters) if c.reached else "",
+                        *flops,
+                    ]
+                )
     plain = icgd.cost(icgd.Network(EXAMPLE), "sgd")
     each = [number(plain.flops_per_example[m]) for m in plain.flops_per_example]
     rows.append(["any", "0", "sgd", str(plain.layers), "", "", "", number(plain.parameters), *each])
-    head = ["network", "error", "method", "layers", "heads", "d_token", "units", "parameters", "dense",
-            "linear in D", "non-zeros", "as run"]  # fmt: skip
+    head = [
+        "network",
+        "error",
+        "method",
+        "layers",
+        "heads",
+        "d_token",
+        "units",
+        "parameters",
+        "dense",
+        "linear in D",
+        "non-zeros",
+        "as run",
+    ]
     return table(head, rows)
 
 
@@ -180,20 +201,42 @@ def trade() -> str:
         bridge = forward_bill(widths, ForwardFits.uniform(100, 100, 80))
         attention = sum(part.n_heads for part in deep.parts if isinstance(part, Heads))
         rows.append(
-            [str(n), str(deep.n_layers), str(deep.d_token), f"{attention:,}", str(bridge.n_layers),
-             str(bridge.d_token), f"{bridge.n_heads:,}",
-             number(bridge.flops(21) / deep.flops(21)),
-             number(bridge.flops(21, "nonzeros") / deep.flops(21, "nonzeros"))]
-        )  # fmt: skip
-    head = ["N", "[DEEP] layers", "D", "attention heads", "[BRIDGE] layers", "D", "heads",
-            "BRIDGE / DEEP, dense", "non-zeros"]  # fmt: skip
+            [
+                str(n),
+                str(deep.n_layers),
+                str(deep.d_token),
+                f"{attention:,}",
+                str(bridge.n_layers),
+                str(bridge.d_token),
+                f"{bridge.n_heads:,}",
+                number(bridge.flops(21) / deep.flops(21)),
+                number(bridge.flops(21, "nonzeros") / deep.flops(21, "nonzeros")),
+            ]
+        )
+    head = [
+        "N",
+        "[DEEP] layers",
+        "D",
+        "attention heads",
+        "[BRIDGE] layers",
+        "D",
+        "heads",
+        "BRIDGE / DEEP, dense",
+        "non-zeros",
+    ]
     return table(head, rows)
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "ratios": ratios, "powers": powers, "masked": masked, "growth": growth, "methods": methods,
-    "left_out": left_out, "searching": searching, "trade": trade,
-}  # fmt: skip
+    "ratios": ratios,
+    "powers": powers,
+    "masked": masked,
+    "growth": growth,
+    "methods": methods,
+    "left_out": left_out,
+    "searching": searching,
+    "trade": trade,
+}
 
 
 def filled(page: str, blocks: dict[str, Callable[[], str]] | None = None) -> str:

@@ -172,14 +172,27 @@ def precision_figure() -> bytes:
         for kind, (label, colour) in names.items():
             n, measured, promised = zip(*curves[kind], strict=True)
             axes.plot(n, promised, color=colour, linestyle="--", label=f"{label}: certificate")
-            axes.plot(n, measured, color=colour, marker="o", markersize=4, linestyle="none",
-                      label=f"{label}: measured")  # fmt: skip
+            axes.plot(
+                n,
+                measured,
+                color=colour,
+                marker="o",
+                markersize=4,
+                linestyle="none",
+                label=f"{label}: measured",
+            )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks([4**i for i in range(1, 7)], [str(4**i) for i in range(1, 7)])
         axes.axhline(2.0**-52, color=COLOURS["drift"], linewidth=1)
-        axes.text(4096, 2.0**-52 * 1.6, "float64 machine precision", ha="right", fontsize=9,
-                  color=COLOURS["drift"])  # fmt: skip
+        axes.text(
+            4096,
+            2.0**-52 * 1.6,
+            "float64 machine precision",
+            ha="right",
+            fontsize=9,
+            color=COLOURS["drift"],
+        )
         axes.set(xlabel="grid tokens of the head", ylabel="largest error of reading s, |s| <= 1")
         axes.set_title("About 28 tokens read a number to machine precision", loc="left")
         axes.legend(fontsize=9, loc="center right")
@@ -250,8 +263,15 @@ def grid_figure(steps: int = 50) -> bytes:
         for kind, colour in (("hard", COLOURS["sgd"]), ("spectral", COLOURS["transformer"])):
             n, measured, promised = zip(*curves[kind], strict=True)
             axes.plot(n, promised, color=colour, linestyle="--", label=f"{kind}: L eps")
-            axes.plot(n, measured, color=colour, marker="o", markersize=4, linestyle="none",
-                      label=f"{kind}: measured")  # fmt: skip
+            axes.plot(
+                n,
+                measured,
+                color=colour,
+                marker="o",
+                markersize=4,
+                linestyle="none",
+                label=f"{kind}: measured",
+            )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks([2**i for i in range(3, 11)], [str(2**i) for i in range(3, 11)])

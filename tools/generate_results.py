@@ -139,8 +139,9 @@ def timed(name: str, record: Record) -> Record:
         started = time.perf_counter()
         subprocess.run(
             [sys.executable, "-m", "icgd", *words, "--out", place],
-            check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         seconds = float(f"{time.perf_counter() - started:.2g}")
     return record.model_copy(update={"costs": {**record.costs, "smoke": seconds}})
 

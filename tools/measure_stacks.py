@@ -75,7 +75,7 @@ def stack_table() -> Iterator[str]:
             for n in sizes:
                 program = icgd.compile(
                     net, icgd.GD(0.5, box=1.5), method="stack", n_relu=n, knots=knots, radius=8.0
-                )  # fmt: skip
+                )
                 found = [errors(program, net, seed, 20) for seed in SEEDS]
                 cells.append(pair(max(e[0] for e in found), max(e[-1] for e in found)))
             yield f"| {act} | {knots} | " + " | ".join(cells) + " |"
@@ -97,10 +97,15 @@ def relu_table() -> Iterator[str]:
 def forward_table() -> Iterator[str]:
     """lr 0.3, box 1.5, 20 examples, radius 8: steps 1 and 5, largest of three seeds."""
     cases = (
-        ("softplus", "tanh", 100), ("softplus", "tanh", 200), ("softplus", "sigmoid", 200),
-        ("softplus", "relu", 200), ("gelu", "tanh", 200), ("tanh", "tanh", 200),
-        ("sigmoid", "tanh", 200), ("relu", "relu", 200),
-    )  # fmt: skip
+        ("softplus", "tanh", 100),
+        ("softplus", "tanh", 200),
+        ("softplus", "sigmoid", 200),
+        ("softplus", "relu", 200),
+        ("gelu", "tanh", 200),
+        ("tanh", "tanh", 200),
+        ("sigmoid", "tanh", 200),
+        ("relu", "relu", 200),
+    )
     nets = ((3, 4, 1), (3, 4, 4, 1), (2, 3, 3, 3, 1))
     yield "| network | heads | units | " + " | ".join(str(w) for w in nets) + " |"
     yield "|---|---|---|" + "---|" * len(nets)

@@ -21,9 +21,18 @@ MANUAL = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 def test_table_file_and_figure(tmp_path, icgd_command):
     numbers, figure = tmp_path / "cost.json", tmp_path / "cost.png"
     said = icgd_command(
-        "cost", "--widths", "3,4,4,2", "--error", "1e-3", "--activation", "tanh",
-        "--json", numbers, "--plot", figure,
-    )  # fmt: skip
+        "cost",
+        "--widths",
+        "3,4,4,2",
+        "--error",
+        "1e-3",
+        "--activation",
+        "tanh",
+        "--json",
+        numbers,
+        "--plot",
+        figure,
+    )
     assert said.exit_code == 0, said.output
     for words in ("layers of a step", "scanning the prompt", "linear in D", "ReLU network"):
         assert words in said.stdout
@@ -40,9 +49,20 @@ def test_table_file_and_figure(tmp_path, icgd_command):
 def test_what_is_not_reached_is_said(tmp_path, icgd_command):
     numbers = tmp_path / "cost.json"
     said = icgd_command(
-        "cost", "--widths", "3,4,2", "--methods", "stack", "--error", "1e-12", "--activation",
-        "tanh", "--json", numbers, "--plot", tmp_path / "cost.png",
-    )  # fmt: skip
+        "cost",
+        "--widths",
+        "3,4,2",
+        "--methods",
+        "stack",
+        "--error",
+        "1e-12",
+        "--activation",
+        "tanh",
+        "--json",
+        numbers,
+        "--plot",
+        tmp_path / "cost.png",
+    )
     assert said.exit_code == 0, said.output
     assert "not reached" in said.stdout
     assert "out of reach" in said.stdout
@@ -54,9 +74,23 @@ def test_what_is_not_reached_is_said(tmp_path, icgd_command):
 def test_options_reach_the_methods_they_are_for(tmp_path, icgd_command):
     numbers = tmp_path / "cost.json"
     said = icgd_command(
-        "cost", "--widths", "3,4,2", "--activation", "sigmoid", "--n-relu", "30", "--attention",
-        "sigmoid", "--no-bias", "--steps", "3", "--examples", "7", "--json", numbers,
-    )  # fmt: skip
+        "cost",
+        "--widths",
+        "3,4,2",
+        "--activation",
+        "sigmoid",
+        "--n-relu",
+        "30",
+        "--attention",
+        "sigmoid",
+        "--no-bias",
+        "--steps",
+        "3",
+        "--examples",
+        "7",
+        "--json",
+        numbers,
+    )
     assert said.exit_code == 0, said.output
     found = json.loads(numbers.read_text())
     assert found["stack"]["sizes"]["value"] == 30

@@ -45,7 +45,10 @@ CASES = [
     (["semicolon.csv", "--target", "y"], ["'a;b;y'", "commas"]),
     (["index.csv", "--target", "y"], ["Column 1", "no name"]),
     (["ragged.csv", "--target", "y"], ["line 3"]),
-    (["wide.csv", "--target", "y"], ["line 2", "wide.csv", "3 cells", "2 names", "Name every column"]),
+    (
+        ["wide.csv", "--target", "y"],
+        ["line 2", "wide.csv", "3 cells", "2 names", "Name every column"],
+    ),
     (["labels.csv", "--target", "y"], ["line 2", "3 cells", "2 names"]),
     (["twice.csv", "--target", "y"], ["Columns 1 and 3", "'a'", "Rename"]),
     (["bool.csv", "--target", "y"], ["'a'", "'True'", "row 1", "finite number"]),
@@ -53,8 +56,10 @@ CASES = [
     (["tiny.csv", "--target", "y"], ["column a", "5e-324", "Multiply"]),
     (["infinite.csv", "--target", "y"], ["'y'", "'inf'"]),
     (["latin.csv", "--target", "y"], ["not UTF-8", "with encoding UTF-8"]),
-    (["large.csv", "--target", "y", "--no-standardize"],
-     ["A target", "1e+09", "1024", "tandardise", "run again with --radius >= 1e+09"]),
+    (
+        ["large.csv", "--target", "y", "--no-standardize"],
+        ["A target", "1e+09", "1024", "tandardise", "run again with --radius >= 1e+09"],
+    ),
     (["ok.csv"], ["--target", "a, b, y"]),
     (["ok.csv", "--target", "z"], ["'z'", "a, b, y"]),
     (["ok.csv", "--target", "y,y"], ["once"]),
@@ -78,7 +83,7 @@ CASES = [
     ([*OK, "--example", "diabetes"], ["not both"]),
     ([], ["icgd run --example diabetes"]),
     (["--example", "iris"], ["'iris'", "diabetes"]),
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -207,11 +212,14 @@ def test_ctrl_c_for_real(here):
     command = "import sys; from icgd.cli import main; sys.argv[0] = 'icgd'; main()"
     options = ["run", *OK, "--epochs", "100000", "--out", "out/deep"]
     process = subprocess.Popen(
-        [sys.executable, "-c", command, *options], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-c", command, *options],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         # Background jobs of a shell ignore SIGINT and hand that on.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     try:
         assert process.stderr is not None
         first = process.stderr.readline()  # printed when everything is imported and compiled

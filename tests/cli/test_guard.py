@@ -14,8 +14,12 @@ OPTIONS = {"n_grid": "--n-grid", "radius": "--radius", "lr": "--lr", "executor":
 @pytest.fixture
 def app() -> typer.Typer:
     made = typer.Typer(
-        name="tool", cls=OneLineGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None
-    )  # fmt: skip
+        name="tool",
+        cls=OneLineGroup,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
 
     @made.command()
     def run(lr: float = 0.1, epochs: int = 1) -> None:
@@ -63,11 +67,14 @@ def test_help_and_good_commands_are_left_alone(app):
         ("`n_grid` must be > 2.", "`--n-grid` must be > 2."),
         ("Use n_grid=40, rho=1.4.", "Use --n-grid 40, rho=1.4."),
         ("Use executor='structured', which", "Use --executor structured, which"),
-        ("Recompile with radius >= 8, or lower lr.", "Run again with --radius >= 8, or lower --lr."),
+        (
+            "Recompile with radius >= 8, or lower lr.",
+            "Run again with --radius >= 8, or lower --lr.",
+        ),
         ("Net(lr=0.1) of a certain radius.", "Net(lr=0.1) of a certain radius."),
         ("`X` holds 9.", "A feature holds 9."),
     ],
-)  # fmt: skip
+)
 def test_messages_speak_of_options(text, wanted):
     assert in_options(text, OPTIONS) == wanted
 

@@ -28,9 +28,12 @@ sys.exit(code)
 
 def start(*words):
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, *words], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", PROBE, *words],
+        capture_output=True,
+        text=True,
+        check=False,
         env={"PATH": "", "COLUMNS": "80", "PYTHONPATH": ":".join(p for p in sys.path if p)},
-    )  # fmt: skip
+    )
     said, _, loaded = done.stdout.rpartition("loaded:")
     return done.returncode, said, done.stderr, loaded.split()
 

@@ -138,7 +138,7 @@ BAD = {
     "width not finite": (["a", "--figures", "f", "--width", "nan"], ["--width", "'nan'"]),
     "figures in a file": (["a", "--figures", "page.html"], ["--figures", "directory"]),
     "figure taken": (["a", "--figures", "taken"], ["loss.png is a directory there"]),
-}  # fmt: skip
+}
 
 
 @pytest.fixture

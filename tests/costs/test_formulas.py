@@ -71,8 +71,10 @@ def counted_fits(program):
     return StackFits(
         {j: size(layers[f"forward{j}"].families[f"out{j}"]) for j in each},
         {j: size(layers["slopes"].families[f"slope{j}"]) for j in each},
-        (loss.hidden // outputs, loss.nonzeros // outputs), square, frozenset(gated),
-    )  # fmt: skip
+        (loss.hidden // outputs, loss.nonzeros // outputs),
+        square,
+        frozenset(gated),
+    )
 
 
 def same(bill, program):
@@ -174,16 +176,19 @@ def forward_fits_of(activation):
     )
     layers = program.step.sublayers
     return ForwardFits(
-        size(layers["attention1"].families["out1"]), size(layers["attention1"].families["new1"]),
+        size(layers["attention1"].families["out1"]),
+        size(layers["attention1"].families["new1"]),
         size(layers["descend"].families["sums"]),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
     ("net", "stack", "forward"),
-    [((3, 4, 4, 1), (10, 66, 1818), (3, 128, 8480)),
-     ((3, 4, 4, 4, 4, 4, 1), (16, 150, 4242), (6, 776, 67280))],
-)  # fmt: skip
+    [
+        ((3, 4, 4, 1), (10, 66, 1818), (3, 128, 8480)),
+        ((3, 4, 4, 4, 4, 4, 1), (16, 150, 4242), (6, 776, 67280)),
+    ],
+)
 def test_depth_is_traded_for_heads(net, stack, forward):
     """100 units per fit, 80 for the identity: layers, token width and attention heads of both."""
     n = len(net) - 1
@@ -217,8 +222,14 @@ def test_the_layer_of_the_chain_of_thought(d, bias, output, n_grid):
     assert sizes.routing_nonzeros == nonzeros_of(literal.pre)
     assert sizes.activation_nonzeros == nonzeros_of(literal.post)
     for name, count in sizes.attention_nonzeros.items():
-        home = {"spread": "W_A", "query": "W_Q", "one": "b_Q", "key": "W_K", "value": "W_V",
-                "output": "W_O"}.get(name, name)  # fmt: skip
+        home = {
+            "spread": "W_A",
+            "query": "W_Q",
+            "one": "b_Q",
+            "key": "W_K",
+            "value": "W_V",
+            "output": "W_O",
+        }.get(name, name)
         assert count == int((getattr(literal.attention, home) != 0).sum()), name
     every = sum(int((weight != 0).sum()) for weight in literal.parameters())
     assert sizes.entries("nonzeros") == every

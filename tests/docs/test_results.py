@@ -183,8 +183,15 @@ COMPLETED = [name for name in EXPERIMENTS if recorded(name).added]
 
 def test_every_experiment_whose_gate_needs_naive_predictors_has_them():
     assert set(COMPLETED) == {
-        "algo-fig2", "algo-fig3", "algo-fig4", "deep-g1", "deep-g2", "deep-g3", "deep-h", "bridge-resources",
-    }  # fmt: skip
+        "algo-fig2",
+        "algo-fig3",
+        "algo-fig4",
+        "deep-g1",
+        "deep-g2",
+        "deep-g3",
+        "deep-h",
+        "bridge-resources",
+    }
 
 
 @pytest.mark.parametrize("name", COMPLETED)

@@ -26,9 +26,17 @@ def site(tmp_path_factory):
     nowhere = "http://127.0.0.1:9"
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(where)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "http_proxy": nowhere, "https_proxy": nowhere},
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "NO_MKDOCS_2_WARNING": "1",
+            "http_proxy": nowhere,
+            "https_proxy": nowhere,
+        },
+    )
     assert built.returncode == 0, built.stderr[-3000:]
     return where
 

@@ -33,8 +33,10 @@ def test_cells_are_read(tool):
     text = "# %% [markdown]\n# # Title\n#\n# Text.\n\n# %%\nx = 1\n\n# %%\nprint(x)\n"
     found = maker.cells(text)
     assert [(c.is_text, c.source) for c in found] == [
-        (True, "# Title\n\nText."), (False, "x = 1"), (False, "print(x)"),
-    ]  # fmt: skip
+        (True, "# Title\n\nText."),
+        (False, "x = 1"),
+        (False, "print(x)"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,10 @@ def test_predictions_come_out_of_the_transformer(linear, estimator, monkeypatch)
     predicted = (model.predict_proba if hasattr(model, "classes_") else model.predict)(X)
     assert asked == [60]
     s = X @ np.ravel(model.coef_) + model.intercept_
-    means = {"InContextLogisticRegression": lambda s: 1 / (1 + np.exp(-s)),
-             "InContextPoissonRegressor": np.exp}  # fmt: skip
+    means = {
+        "InContextLogisticRegression": lambda s: 1 / (1 + np.exp(-s)),
+        "InContextPoissonRegressor": np.exp,
+    }
     mean = means.get(estimator.__name__, lambda s: s)(s)
     answer = predicted[:, 1] if predicted.ndim == 2 else predicted
     assert np.abs(answer - mean).max() <= 1e-12
@@ -96,9 +98,17 @@ def test_threads_and_seeds_of_the_caller_are_left_alone(linear):
 @pytest.mark.parametrize("estimator", LINEAR, ids=by_class)
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("lam", -1.0), ("lam", math.inf), ("lam", "much"), ("tol", 0.0), ("max_iter", 0),
-     ("steps", 0), ("steps", "many"), ("fit_intercept", "yes")],
-)  # fmt: skip
+    [
+        ("lam", -1.0),
+        ("lam", math.inf),
+        ("lam", "much"),
+        ("tol", 0.0),
+        ("max_iter", 0),
+        ("steps", 0),
+        ("steps", "many"),
+        ("fit_intercept", "yes"),
+    ],
+)
 def test_parameters_are_checked_as_scikit_learn_does(linear, estimator, name, value):
     X, y = linear
     message = f"The '{name}' parameter of {estimator.__name__} must be"

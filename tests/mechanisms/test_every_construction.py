@@ -179,9 +179,15 @@ def test_the_program_promises_what_its_head_does(options):
 def test_all_violations_are_reported_at_once():
     with pytest.raises(AssumptionViolated) as caught:
         icgd.compile(
-            icgd.Network((2, 1)), icgd.SGD(lr=0.1), temperature="warm", n_grid=1, rho=-1.0,
-            margin=-2.0, radius=1e9, head_error=-1.0,
-        )  # fmt: skip
+            icgd.Network((2, 1)),
+            icgd.SGD(lr=0.1),
+            temperature="warm",
+            n_grid=1,
+            rho=-1.0,
+            margin=-2.0,
+            radius=1e9,
+            head_error=-1.0,
+        )
     found = caught.value.violations
     named = ("`temperature`", "`n_grid`", "`rho`", "`margin`", "`radius`", "`head_error`")
     assert len(found) == len(named)
@@ -204,9 +210,14 @@ def test_a_head_error_out_of_reach_is_refused_with_a_grid_that_reaches_it():
     g = grid_for_error(1e-10, 16.0)
     assert f"Use n_grid={g.n_grid}, rho={g.rho:.3g}, margin={g.margin:.3g}." in str(caught.value)
     mended = icgd.compile(
-        net, sgd, n_grid=g.n_grid, rho=round(g.rho, 3), margin=round(g.margin, 3),
-        radius=16.0, head_error=1e-10,
-    )  # fmt: skip
+        net,
+        sgd,
+        n_grid=g.n_grid,
+        rho=round(g.rho, 3),
+        margin=round(g.margin, 3),
+        radius=16.0,
+        head_error=1e-10,
+    )
     assert mended.certificate.sup_error <= 1e-10
     with pytest.raises(AssumptionViolated, match="the smallest certified error found is"):
         icgd.compile(net, sgd, head_error=1e-30)

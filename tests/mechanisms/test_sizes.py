@@ -49,22 +49,38 @@ TOO_LARGE = {
     "units": (net(2, 3, 1, activation="tanh"), GD_, {"n_relu": BIG}, "n_relu"),
     "units that take long": (net(2, 3, 1, activation="tanh"), GD_, {"n_relu": 10**5}, "n_relu"),
     "units of products": (
-        net(2, 300, 1, activation="tanh"), GD_, {"n_relu": 30_000, "products": "attention"}, "n_relu",
+        net(2, 300, 1, activation="tanh"),
+        GD_,
+        {"n_relu": 30_000, "products": "attention"},
+        "n_relu",
     ),
     "units of a loss": (net(2, 3, 1, loss="logistic"), GD_, {"n_relu": BIG}, "n_relu"),
     "boxed": (net(3000, 3000, 1), GD(0.1, box=1.0), {}, "widths"),
     "forward": (net(400, 400, 400, 1), GD_, FORWARD, "widths"),
     "forward two layers": (net(500, 500, 500), GD_, FORWARD, "widths"),
-    "forward units": (net(2, 3, 1, activation="softplus"), GD_, {**FORWARD, "n_relu": BIG}, "n_relu"),
+    "forward units": (
+        net(2, 3, 1, activation="softplus"),
+        GD_,
+        {**FORWARD, "n_relu": BIG},
+        "n_relu",
+    ),
     "forward relu heads": (
-        net(2, 3, 1, activation="tanh"), GD_, {**FORWARD, "attention": "relu", "n_relu": BIG}, "n_relu",
+        net(2, 3, 1, activation="tanh"),
+        GD_,
+        {**FORWARD, "attention": "relu", "n_relu": BIG},
+        "n_relu",
     ),
     "features": (icgd.Lasso(BIG, lam=0.1), GD_, {}, "n_features"),
     "tokens": (icgd.Ridge(3, lam=0.1), GD_, {"n_grid": BIG}, "n_grid"),
     "fitted": (GLM(3, "logistic"), GD_, {"n_grid": 10**5, "native": False}, "n_grid"),
     "huber": (icgd.LinearModel(3, icgd.huber(1.0)), GD_, {"n_grid": 10**4}, "n_grid"),
     "joint": (icgd.LinearModel(3, JOINT), GD_, {"n_grid": 5000}, "n_grid"),
-    "joint hard": (icgd.LinearModel(3, JOINT), GD_, {"n_grid": 10**4, "temperature": "hard"}, "n_grid"),
+    "joint hard": (
+        icgd.LinearModel(3, JOINT),
+        GD_,
+        {"n_grid": 10**4, "temperature": "hard"},
+        "n_grid",
+    ),
     "loop features": (LinearRegression(10**4, 10), GD_, {}, "n_features"),
     "loop examples": (LinearRegression(3, BIG), GD_, {}, "n_examples"),
     "loop examples sym": (LinearRegression(3, BIG), GD_, {"mode": "sym"}, "n_examples"),
@@ -74,9 +90,17 @@ TOO_LARGE = {
     "decoder outputs": (LinearRegression(10, 10, 3000), GD_, {"causal": True}, "n_outputs"),
     "newton": (LinearRegression(10**4, 10), Newton(), {}, "n_features"),
     "newton examples": (LinearRegression(3, BIG), Newton(), {}, "n_examples"),
-    "newton steps": (LinearRegression(3, 10), Preconditioned(newton_steps=10**6), {}, "newton_steps"),
+    "newton steps": (
+        LinearRegression(3, 10),
+        Preconditioned(newton_steps=10**6),
+        {},
+        "newton_steps",
+    ),
     "newton steps of many features": (
-        LinearRegression(300, 10), Preconditioned(newton_steps=10**3), {}, "newton_steps",
+        LinearRegression(300, 10),
+        Preconditioned(newton_steps=10**3),
+        {},
+        "newton_steps",
     ),
     "linear attention": (LinearRegression(10**5, 10), GD_, {"attention": "linear"}, "n_features"),
     "order": (Autoregression(3, 10**5, 10**6), GD_, {}, "order"),
@@ -85,7 +109,7 @@ TOO_LARGE = {
     "chain features": (MLPChain(10**5, 2, 10), GD_, {}, "n_features"),
     "chain layers": (MLPChain(3, 10**5, 10), GD_, {}, "n_layers"),
     "chains": (MLPChain(3, 2, 10**7), GD_, {}, "n_chains"),
-}  # fmt: skip
+}
 
 
 class TestTooLarge:
@@ -161,7 +185,11 @@ MEASURED = {
     "stack 400 x 3 boxed": (net(400, 400, 400, 1), GD(0.1, box=1.0), {}),
     "stack 700 layers": (net(*[1] * 700), GD_, {}),
     "stack 400 logistic outputs": (net(2, 400, loss="logistic"), GD_, {}),
-    "stack products": (net(2, 150, 150, 1, activation="tanh"), GD_, {"products": "attention", "n_relu": 1000}),
+    "stack products": (
+        net(2, 150, 150, 1, activation="tanh"),
+        GD_,
+        {"products": "attention", "n_relu": 1000},
+    ),
     "forward 700": (net(700, 700, 1), GD_, FORWARD),
     "forward 50 x 3": (net(50, 50, 50, 1), GD_, FORWARD),
     # A radius nothing else asks for: fits are kept, and what is kept takes no memory.
@@ -187,7 +215,7 @@ MEASURED = {
     "chain": (MLPChain(400, 2, 10), GD_, {}),
     "chain layers": (MLPChain(2, 900, 2), GD_, {}),
     "chains": (MLPChain(2, 2, 10**4), GD_, {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", MEASURED)

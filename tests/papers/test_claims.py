@@ -129,9 +129,14 @@ def deep_cases() -> list[Case]:
             short = f"{a} transformers match networks trained on the prompt for parameters {shift}"
             made.append(Case("deep-g2", short, good, bad))
     made += [
-        Case("deep-g3", f"deeper {a} transformers are better", r2_by_depth(a, 0.02), r2_by_depth(a, -0.02))
+        Case(
+            "deep-g3",
+            f"deeper {a} transformers are better",
+            r2_by_depth(a, 0.02),
+            r2_by_depth(a, -0.02),
+        )
         for a in ATTENTIONS
-    ]  # fmt: skip
+    ]
     return made
 
 
@@ -207,8 +212,15 @@ def algo_cases() -> list[Case]:
 
 
 def models_and_rivals(
-    noise: float, *, first: float, end: float, rivals: float, last: float, ridge: float, naive: float = 9.0
-) -> Edit:  # fmt: skip
+    noise: float,
+    *,
+    first: float,
+    end: float,
+    rivals: float,
+    last: float,
+    ridge: float,
+    naive: float = 9.0,
+) -> Edit:
     """Errors of AlgoFormers after one loop and after the others, of both algorithms, and of their last step."""
 
     def edit(rows) -> None:
@@ -278,12 +290,12 @@ def translation_cases() -> list[Case]:
 
 
 CASES = [
-    *translation_cases(), *deep_cases(), *algo_cases(), *noise_cases(),
-    *(
-        Case(*told)
-        for told in (*operator_cases(), *chain_cases(), *score_cases(), *depth_cases())
-    ),
-]  # fmt: skip
+    *translation_cases(),
+    *deep_cases(),
+    *algo_cases(),
+    *noise_cases(),
+    *(Case(*told) for told in (*operator_cases(), *chain_cases(), *score_cases(), *depth_cases())),
+]
 every_claim = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.name}: {c.short}")
 
 

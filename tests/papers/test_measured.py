@@ -87,9 +87,15 @@ NETWORK = {"name": "network_regression", "n_dims": D, "n_layers": 3, "hidden_lay
 @pytest.fixture(scope="module")
 def baselines(tmp_path_factory):
     return r2_of_baselines(
-        Workplace(tmp_path_factory.mktemp("cell")), task=NETWORK, n_layers=3, width=6, seed=0,
-        n_points=POINTS, n_prompts=70, lengths=[2, 5, 8],
-    )  # fmt: skip
+        Workplace(tmp_path_factory.mktemp("cell")),
+        task=NETWORK,
+        n_layers=3,
+        width=6,
+        seed=0,
+        n_points=POINTS,
+        n_prompts=70,
+        lengths=[2, 5, 8],
+    )
 
 
 def test_least_squares_has_the_r2_of_scikit_learn(baselines):
@@ -126,13 +132,19 @@ def a_model(directory: Path, kind: str, task: dict, n_points: int, layout: str, 
     config = make_config(
         {
             "model": {
-                "kind": kind, "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": n_points + 2,
-                "layout": layout, "init_std": 0.5, **more,
+                "kind": kind,
+                "n_layer": 1,
+                "n_head": 2,
+                "n_embd": 8,
+                "n_positions": n_points + 2,
+                "layout": layout,
+                "init_std": 0.5,
+                **more,
             },
             "task": {"n_dims": 2, **task},
             "training": {"n_points": n_points},
         }
-    )  # fmt: skip
+    )
     made = build_task(config.task)
     generator = torch.Generator().manual_seed(0)
     model = build_model(config.model, made.d_x, made.d_y, generator=generator)

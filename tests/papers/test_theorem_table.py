@@ -36,29 +36,61 @@ from icgd.papers.theorem_table import (
 )
 
 SECTION_3 = [
-    "Definition 3.1", "Lemma 3.1", "Theorem 3.1", "Theorem 3.2", "Theorem 3.3", "Remark 3.3",
-    "C.3, last step", "Lemma A.1", "Lemma A.2", "Lemma A.3", "Lemma A.4",
-]  # fmt: skip
+    "Definition 3.1",
+    "Lemma 3.1",
+    "Theorem 3.1",
+    "Theorem 3.2",
+    "Theorem 3.3",
+    "Remark 3.3",
+    "C.3, last step",
+    "Lemma A.1",
+    "Lemma A.2",
+    "Lemma A.3",
+    "Lemma A.4",
+]
 STATEMENTS = [
-    *SECTION_3, "Lemma A.5", "Definition 4.3", "Definition 4.4", "Theorem 4.1", "Theorem 4.2",
-    "Remark 4.1, O(N) saving", "Proposition 4.1", "Proposition 4.2", "Proposition 4.3",
-    "Proposition 4.4", "C.9, Steps 1 and 2",
-]  # fmt: skip
+    *SECTION_3,
+    "Lemma A.5",
+    "Definition 4.3",
+    "Definition 4.4",
+    "Theorem 4.1",
+    "Theorem 4.2",
+    "Remark 4.1, O(N) saving",
+    "Proposition 4.1",
+    "Proposition 4.2",
+    "Proposition 4.3",
+    "Proposition 4.4",
+    "C.9, Steps 1 and 2",
+]
 VERDICT = {
     "Lemma A.1": "holds",
     **dict.fromkeys(
         ["Lemma 3.1", "Lemma A.5", "Remark 4.1, O(N) saving", "Proposition 4.4"], "reading"
     ),
     **dict.fromkeys(
-        ["Theorem 3.1", "Theorem 3.2", "Theorem 3.3", "Lemma A.2", "Lemma A.4", "Proposition 4.3",
-         "C.9, Steps 1 and 2"], "false",
+        [
+            "Theorem 3.1",
+            "Theorem 3.2",
+            "Theorem 3.3",
+            "Lemma A.2",
+            "Lemma A.4",
+            "Proposition 4.3",
+            "C.9, Steps 1 and 2",
+        ],
+        "false",
     ),
-}  # fmt: skip
+}
 """All others are slips."""
 DESCENT = {
-    "Theorem 3.1": 1e-9, "Theorem 3.2": 1e-9, "Theorem 3.3": 0.2, "Remark 3.3": 0.01,
-    "C.3, last step": 0.1, "Remark 4.1, O(N) saving": 0.5, "Lemma A.1": 0.1, "Lemma A.3": 0.2,
-}  # fmt: skip
+    "Theorem 3.1": 1e-9,
+    "Theorem 3.2": 1e-9,
+    "Theorem 3.3": 0.2,
+    "Remark 3.3": 0.01,
+    "C.3, last step": 0.1,
+    "Remark 4.1, O(N) saving": 0.5,
+    "Lemma A.1": 0.1,
+    "Lemma A.3": 0.2,
+}
 
 
 @pytest.fixture(scope="module")

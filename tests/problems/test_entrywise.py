@@ -63,7 +63,10 @@ def test_the_remedy_for_classes_is_true() -> None:
         (icgd.joint_loss(nn.functional.mse_loss, "mine"), "give one number per entry"),
         (icgd.joint_loss(lambda s, y: ((s - y) ** 2).sum(), "mine"), "give one number per entry"),
         (icgd.joint_loss(lambda s, y: (s - y) ** 2 * torch.rand(()), "mine"), "the same slope"),
-        (icgd.joint_loss(lambda s, y: nn.functional.dropout((s - y) ** 2), "mine"), "the same slope"),
+        (
+            icgd.joint_loss(lambda s, y: nn.functional.dropout((s - y) ** 2), "mine"),
+            "the same slope",
+        ),
         (icgd.joint_loss(lambda s, y: ((s - y).detach()) ** 2, "mine"), "differentiable"),
         (icgd.joint_loss(lambda s, y: (s - y).detach() * s, "mine"), "torch.autograd gives it"),
         (icgd.joint_loss(lambda s, y: (s - y).round(), "mine"), "torch.autograd gives it"),
@@ -78,7 +81,7 @@ def test_the_remedy_for_classes_is_true() -> None:
         (Loss("squared", "joint", lambda s, y: s**3), "not be that of a built-in loss"),
         (Loss("mine", "sum", lambda s, y: s), "be one of link, residual, margin, joint"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("linear", [False, True])
 def test_what_is_no_loss_of_one_entry_is_refused(loss: Loss, sentence: str, linear: bool) -> None:
     problem = icgd.LinearModel(2, loss) if linear else icgd.Network((2, 2, 1), "tanh", loss=loss)

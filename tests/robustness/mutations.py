@@ -11,9 +11,31 @@ from typing import Any
 from icgd.base.atomic.tensors import tensor_bytes
 
 STRANGE: tuple[Any, ...] = (
-    None, True, -1, 0, 2**60, -(2**70), 10**400, 1e308, -0.0, 1e-320, float("nan"), float("inf"), "", "x",
-    "f8", "\u0000", "0.1", "ü" * 300, [], [[]], [1, "a"], {}, {"a": None}, [None] * 7,
-)  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    2**60,
+    -(2**70),
+    10**400,
+    1e308,
+    -0.0,
+    1e-320,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "f8",
+    "\u0000",
+    "0.1",
+    "ü" * 300,
+    [],
+    [[]],
+    [1, "a"],
+    {},
+    {"a": None},
+    [None] * 7,
+)
 SMALL: tuple[Any, ...] = tuple(
     v for v in STRANGE if not (isinstance(v, int) and abs(v) > 1000) and v != 1e308
 )

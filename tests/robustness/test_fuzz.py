@@ -97,9 +97,12 @@ def damaged_checkpoints(run, n):
     path, expected = run / NAME, resumed(run)
     content = path.read_bytes()
     return attack(
-        "checkpoint", n, lambda choose: path.write_bytes(mutated_tensors(content, choose)),
-        lambda: resumed(run), expected,
-    )  # fmt: skip
+        "checkpoint",
+        n,
+        lambda choose: path.write_bytes(mutated_tensors(content, choose)),
+        lambda: resumed(run),
+        expected,
+    )
 
 
 def forged_checkpoints(run, n):
@@ -128,10 +131,11 @@ def forged_checkpoints(run, n):
             metadata[key] = json.dumps(told)
 
     return attack(
-        "forged checkpoint", n,
+        "forged checkpoint",
+        n,
         lambda choose: path.write_bytes(forged(tensors, metadata, choose, change)),
         lambda: resumed(run),
-    )  # fmt: skip
+    )
 
 
 def damaged_metrics(run, n):
@@ -145,8 +149,16 @@ def damaged_metrics(run, n):
         else:
             at = choose.randrange(len(lines))
             changed = mutated_text(lines[at], choose)
-            path.write_bytes(b"\n".join([*(x.encode() for x in lines[:at]), changed, *(
-                x.encode() for x in lines[at + 1 :]), b""]))  # fmt: skip
+            path.write_bytes(
+                b"\n".join(
+                    [
+                        *(x.encode() for x in lines[:at]),
+                        changed,
+                        *(x.encode() for x in lines[at + 1 :]),
+                        b"",
+                    ]
+                )
+            )
 
     return attack("metrics", n, mutate, lambda: (read_metrics(run), training_seconds(run)))
 
@@ -181,19 +193,24 @@ def damaged_configs(directory, n):
     path, expected = directory / "config.json", loaded(directory)
     text = path.read_text()
     return attack(
-        f"config of a {directory.name}", n, lambda choose: path.write_bytes(mutated_text(text, choose)),
-        lambda: loaded(directory), expected,
-    )  # fmt: skip
+        f"config of a {directory.name}",
+        n,
+        lambda choose: path.write_bytes(mutated_text(text, choose)),
+        lambda: loaded(directory),
+        expected,
+    )
 
 
 def damaged_weights(directory, n):
     path, expected = directory / "model.safetensors", loaded(directory)
     content = path.read_bytes()
     return attack(
-        f"weights of a {directory.name}", n,
+        f"weights of a {directory.name}",
+        n,
         lambda choose: path.write_bytes(mutated_tensors(content, choose)),
-        lambda: loaded(directory), expected,
-    )  # fmt: skip
+        lambda: loaded(directory),
+        expected,
+    )
 
 
 def forged_configs(directory, n):
@@ -241,12 +258,14 @@ def damaged_traces(text, path, n):
 
 def damaged_yaml(path, n):
     data = {
-        **CONFIG.model_dump(mode="json"), "inherit": "noisy_linear_small",
+        **CONFIG.model_dump(mode="json"),
+        "inherit": "noisy_linear_small",
         "training": {
-            **CONFIG.model_dump(mode="json")["training"], "task_kwargs": {"noise_std": 0.5},
+            **CONFIG.model_dump(mode="json")["training"],
+            "task_kwargs": {"noise_std": 0.5},
             "curriculum": {"dims": {"start": 1, "end": 2}, "points": {"start": 1, "end": 3}},
         },
-    }  # fmt: skip
+    }
     text = yaml.safe_dump(data)
 
     def mutate(choose):
@@ -263,9 +282,11 @@ def damaged_records(path, n):
     source = resources.files("icgd.lab.experiments").joinpath("recorded", "deep-g2.json")
     text = source.read_text(encoding="utf-8")
     return attack(
-        "record", n, lambda choose: path.write_bytes(mutated_text(text, choose)),
+        "record",
+        n,
+        lambda choose: path.write_bytes(mutated_text(text, choose)),
         lambda: read_record(path),
-    )  # fmt: skip
+    )
 
 
 # -- the tests: a sample, and the campaign ------------------------------------------------------------

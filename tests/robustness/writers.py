@@ -64,11 +64,16 @@ CONFIG = make_config(
         "model": {"n_layer": 1, "n_head": 1, "n_embd": 4, "n_positions": 4},
         "task": {"name": "noisy_linear_regression", "n_dims": 2, "noise_std": 0.5},
         "training": {
-            "batch_size": 2, "train_steps": 4, "n_points": 3, "threads": 1, "log_every_steps": 1,
-            "save_every_steps": 2, "keep_every_steps": 2,
+            "batch_size": 2,
+            "train_steps": 4,
+            "n_points": 3,
+            "threads": 1,
+            "log_every_steps": 1,
+            "save_every_steps": 2,
+            "keep_every_steps": 2,
         },
     }
-)  # fmt: skip
+)
 
 
 def _checkpoint(directory: Path, version: int) -> None:
@@ -111,8 +116,11 @@ def _report(directory: Path, version: int) -> None:
 WRITERS = {
     writer.name: writer
     for writer in (
-        Writer("one file", _one_file), Writer("set of files", _set_of_files),
-        Writer("save_pretrained", _program), Writer("checkpoint", _checkpoint),
-        Writer("run --out", _results), Writer("report", _report, (".", "figures")),
+        Writer("one file", _one_file),
+        Writer("set of files", _set_of_files),
+        Writer("save_pretrained", _program),
+        Writer("checkpoint", _checkpoint),
+        Writer("run --out", _results),
+        Writer("report", _report, (".", "figures")),
     )
-}  # fmt: skip
+}

@@ -173,9 +173,13 @@ def unwatched() -> RangeWatch:
 
 
 def structured_step(
-    layer: Layer, blocks: Sequence[Block], step: Step = ANY_STEP, *, batched: bool = False,
+    layer: Layer,
+    blocks: Sequence[Block],
+    step: Step = ANY_STEP,
+    *,
+    batched: bool = False,
     keep_all: bool = False,
-) -> Block:  # fmt: skip
+) -> Block:
     """The block the structured executor writes."""
     engine = StructuredExecutor(
         layer, ("top", "bottom"), unwatched(), batched=batched, keep_all=keep_all

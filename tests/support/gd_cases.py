@@ -13,10 +13,12 @@ F64 = torch.float64
 LR, BOX = 0.3, 1.5
 SHAPES = {2: (3, 4, 1), 3: (3, 4, 4, 1), 4: (2, 3, 3, 3, 1)}
 ACT = {
-    "relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
     "softplus": torch.nn.functional.softplus,
     "gelu": torch.nn.functional.gelu,
-}  # fmt: skip
+}
 
 
 # -- the oracle -----------------------------------------------------------------------------------

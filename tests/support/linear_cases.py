@@ -124,7 +124,10 @@ LINEAR = [
         "logistic_bias", lambda d: icgd.GLM(d, "logistic", 0.01, intercept=True), _softplus, "label"
     ),
     LinearCase(
-        "logistic_grid", lambda d: icgd.GLM(d, "logistic", 0.01), _softplus, "label",
+        "logistic_grid",
+        lambda d: icgd.GLM(d, "logistic", 0.01),
+        _softplus,
+        "label",
         options={"native": False},
     ),
     LinearCase("poisson", lambda d: icgd.GLM(d, "poisson", 0.01), _exp, "count"),
@@ -133,26 +136,43 @@ LINEAR = [
     ),
     LinearCase("user_link", lambda d: icgd.GLM(d, softplus, 0.1), _soft_link, "label"),
     LinearCase(
-        "log_cosh", lambda d: icgd.LinearModel(d, icgd.residual_loss(_log_cosh), 0.05),
-        lambda s, y: _log_cosh(s - y), "number",
+        "log_cosh",
+        lambda d: icgd.LinearModel(d, icgd.residual_loss(_log_cosh), 0.05),
+        lambda s, y: _log_cosh(s - y),
+        "number",
     ),
     LinearCase(
         "soft_margin",
-        lambda d: icgd.LinearModel(d, icgd.margin_loss(lambda m: softplus(-m)), 0.05, intercept=True),
-        lambda s, y: softplus(-y * s), "sign",
+        lambda d: icgd.LinearModel(
+            d, icgd.margin_loss(lambda m: softplus(-m)), 0.05, intercept=True
+        ),
+        lambda s, y: softplus(-y * s),
+        "sign",
     ),
     LinearCase(
-        "joint", lambda d: icgd.LinearModel(d, icgd.joint_loss(_joint), 0.1), _joint, "small",
-        exact=False, options={"n_grid": 64, "target_radius": 3.0},
+        "joint",
+        lambda d: icgd.LinearModel(d, icgd.joint_loss(_joint), 0.1),
+        _joint,
+        "small",
+        exact=False,
+        options={"n_grid": 64, "target_radius": 3.0},
     ),
     LinearCase(
-        "huber", lambda d: icgd.LinearModel(d, "huber", 0.05), _huber, "number", exact=False,
+        "huber",
+        lambda d: icgd.LinearModel(d, "huber", 0.05),
+        _huber,
+        "number",
+        exact=False,
         options={"n_grid": 128},
     ),
     LinearCase(
-        "squared_hinge", lambda d: icgd.LinearModel(d, "squared_hinge", 0.05, intercept=True), _hinge,
-        "sign", exact=False, options={"n_grid": 128},
+        "squared_hinge",
+        lambda d: icgd.LinearModel(d, "squared_hinge", 0.05, intercept=True),
+        _hinge,
+        "sign",
+        exact=False,
+        options={"n_grid": 128},
     ),
-]  # fmt: skip
+]
 LINEAR_BY_NAME = {case.name: case for case in LINEAR}
 SHAPES = [(1, 1), (5, 1), (1, 4), (12, 3)]

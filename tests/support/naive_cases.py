@@ -31,9 +31,13 @@ def _set(name: str, rows: Rows, *, good: bool) -> None:
             row[measure] = {n: [error] * len(v) for n, v in row[measure].items()}
         row["r2"] = {n: [2.0 if good else -HUGE] * len(v) for n, v in row["r2"].items()}
     special = {
-        "algo-fig5": _first_iterates, "algo-nmt": _token_frequencies, "cot-d": _guesses,
-        "lsa-train": _zero_weights, "deep-h": _scores, "bridge-resources": _functions,
-    }  # fmt: skip
+        "algo-fig5": _first_iterates,
+        "algo-nmt": _token_frequencies,
+        "cot-d": _guesses,
+        "lsa-train": _zero_weights,
+        "deep-h": _scores,
+        "bridge-resources": _functions,
+    }
     if name in special:
         special[name](rows, error)
 

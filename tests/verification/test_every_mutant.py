@@ -81,8 +81,13 @@ def linear(model: icgd.LinearModel, **options: object) -> Case:
 
 
 def loop(
-    problem: object, optimizer: object, *, fused: bool = False, series: bool = False, **options: object
-) -> Case:  # fmt: skip
+    problem: object,
+    optimizer: object,
+    *,
+    fused: bool = False,
+    series: bool = False,
+    **options: object,
+) -> Case:
     def program() -> icgd.Program:
         made = icgd.compile(problem, optimizer, **options)
         return fuse(made) if fused else made
@@ -131,7 +136,7 @@ CASES = {
     "decoder, softmax": loop(REGRESSION, icgd.GD(lr=0.02), causal=True, mode="sym"),
     "series": loop(icgd.Autoregression(n_features=2, order=2, n_steps=8), GD, series=True),
     "linear attention": loop(REGRESSION, GD, attention="linear"),
-}  # fmt: skip
+}
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -120,9 +120,15 @@ def test_a_vacuous_bound_is_no_verdict():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"scale": 0.0}, {"scale": -1.0}, {"sink": float("nan")}, {"sink": -5.0}, {"sink": 800.0},
-     {"n_grid": 40}],
-)  # fmt: skip
+    [
+        {"scale": 0.0},
+        {"scale": -1.0},
+        {"sink": float("nan")},
+        {"sink": -5.0},
+        {"sink": 800.0},
+        {"n_grid": 40},
+    ],
+)
 def test_options_of_the_linear_range_are_checked(wrong):
     with pytest.raises(InvalidParameter, match=next(iter(wrong))):
         icgd.compile(icgd.LinearRegression(3, 10), icgd.GD(0.3), mode="sym", **wrong)

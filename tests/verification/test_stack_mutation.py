@@ -23,29 +23,37 @@ BOX = 1.0
 CASES = {
     "stack, softplus": ((2, 2, 1), {"activation": "softplus"}, {"method": "stack", "n_relu": 8}),
     "stack, tanh, no products": (
-        (2, 2, 1), {"activation": "tanh", "output": "tanh", "bias": False},
+        (2, 2, 1),
+        {"activation": "tanh", "output": "tanh", "bias": False},
         {"method": "stack", "n_relu": 64, "products": "attention", "n_examples": 4},
     ),
     "stack, relu, logistic": (
-        (2, 2, 2, 1), {"activation": "relu", "loss": "logistic"}, {"method": "stack", "n_relu": 256},
+        (2, 2, 2, 1),
+        {"activation": "relu", "loss": "logistic"},
+        {"method": "stack", "n_relu": 256},
     ),
     "stack, relu, no products": (
-        (2, 2, 1), {"activation": "relu", "loss": "huber"},
+        (2, 2, 1),
+        {"activation": "relu", "loss": "huber"},
         {"method": "stack", "products": "attention"},
     ),
     "forward, softplus by tanh": (
-        (2, 2, 2, 1), {"activation": "softplus"},
+        (2, 2, 2, 1),
+        {"activation": "softplus"},
         {"method": "forward_mode", "n_relu": 32, "attention": "tanh"},
     ),
     "forward, tanh by sigmoid": (
-        (2, 2, 1), {"activation": "tanh"},
+        (2, 2, 1),
+        {"activation": "tanh"},
         {"method": "forward_mode", "n_relu": 12, "attention": "sigmoid", "n_examples": 4},
     ),
     "forward, relu": (
-        (2, 2, 2, 1), {"activation": "relu", "bias": False}, {"method": "forward_mode"},
+        (2, 2, 2, 1),
+        {"activation": "relu", "bias": False},
+        {"method": "forward_mode"},
     ),
     "forward, relu, two layers": ((2, 2, 1), {"activation": "relu"}, {"method": "forward_mode"}),
-}  # fmt: skip
+}
 FITTED = ("softplus", "tanh", "logistic")
 
 

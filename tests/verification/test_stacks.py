@@ -73,9 +73,14 @@ STACKS = [
 def test_stacks_pass(case):
     for widths, bias, output in (((2, 3, 2, 2), True, "linear"), ((2, 3, 1), False, case["act"])):
         program = compiled(
-            widths, case["act"], "stack", bias=bias, output=output,
-            n_relu=32 if case["products"] == "exact" else 256, products=case["products"],
-        )  # fmt: skip
+            widths,
+            case["act"],
+            "stack",
+            bias=bias,
+            output=output,
+            n_relu=32 if case["products"] == "exact" else 256,
+            products=case["products"],
+        )
         assert_sound(check_of(program))
 
 

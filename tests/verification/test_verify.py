@@ -56,12 +56,15 @@ def test_every_round_is_within_its_bound(name: str, seed: int, executor: str) ->
         assert r.error <= r.global_bound
 
 
-@pytest.mark.parametrize("options", [
-    {"temperature": "hard", "n_grid": 64, "radius": 16.0},
-    {"rho": 0.8},
-    {"n_grid": 28},
-    {"n_grid": 64, "radius": 64.0},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": "hard", "n_grid": 64, "radius": 16.0},
+        {"rho": 0.8},
+        {"n_grid": 28},
+        {"n_grid": 64, "radius": 64.0},
+    ],
+)
 def test_bounds_hold_where_the_head_is_visibly_wrong(options: dict) -> None:
     net = icgd.Network((3, 4, 2))
     X, Y, init = problem(net, 6, 4)
@@ -238,10 +241,18 @@ class TestVerdict:
         assert {row.kind for row in check.probes} == {"x", "forward", "y", "backward"}
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"n_grid": 28}, {"n_grid": 64}, {"rho": 0.8}, {"temperature": "hard", "n_grid": 16},
-    {"dtype": torch.float32}, {"radius": 1e5},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"n_grid": 28},
+        {"n_grid": 64},
+        {"rho": 0.8},
+        {"temperature": "hard", "n_grid": 16},
+        {"dtype": torch.float32},
+        {"radius": 1e5},
+    ],
+)
 def test_compiled_grids_keep_their_promise(options: dict) -> None:
     program = icgd.compile(icgd.Network((2, 2)), icgd.SGD(lr=0.1), **options)
     assert check_grid(program).passed

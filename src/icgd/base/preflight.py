@@ -177,8 +177,13 @@ def as_time(seconds: float) -> str:
     """
     seconds = float(min(seconds, 1e300))
     year = 365 * 86400.0
-    units = ((1e3 * year, "thousand years"), (year, "years"), (86400.0, "days"), (3600.0, "h"),
-             (120.0, "min"))  # fmt: skip
+    units = (
+        (1e3 * year, "thousand years"),
+        (year, "years"),
+        (86400.0, "days"),
+        (3600.0, "h"),
+        (120.0, "min"),
+    )
     for size, name in units:
         if seconds >= size:
             return f"{seconds / (60.0 if name == 'min' else size):.2g} {name}"

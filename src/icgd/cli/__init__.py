@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from icgd.cli.bench_command import bench_cot, bench_statistics
 from icgd.cli.cost_command import cost
 from icgd.cli.guard import FAILED, INTERRUPTED, OneLineGroup, leave, one_line_errors
 from icgd.cli.report_command import report
@@ -264,14 +265,36 @@ def run(
         from icgd.cli.run.settings import Settings
 
         settings = Settings(
-            out=out, data=data, example=example, target=tuple(target or ()), model=model, lam=lam,
-            steps=steps, optimizer=optimizer, method=method, activation=activation,
-            attention=attention, n_relu=n_relu,
-            box=box, signal_radius=signal_radius, widths=widths, lr=lr,
-            epochs=epochs, standardize=standardize, seed=seed, output=output, bias=bias,
-            temperature=temperature, n_grid=n_grid, rho=rho, radius=radius, dtype=dtype,
-            executor=executor, trace=trace, trace_budget=trace_budget,
-        )  # fmt: skip
+            out=out,
+            data=data,
+            example=example,
+            target=tuple(target or ()),
+            model=model,
+            lam=lam,
+            steps=steps,
+            optimizer=optimizer,
+            method=method,
+            activation=activation,
+            attention=attention,
+            n_relu=n_relu,
+            box=box,
+            signal_radius=signal_radius,
+            widths=widths,
+            lr=lr,
+            epochs=epochs,
+            standardize=standardize,
+            seed=seed,
+            output=output,
+            bias=bias,
+            temperature=temperature,
+            n_grid=n_grid,
+            rho=rho,
+            radius=radius,
+            dtype=dtype,
+            executor=executor,
+            trace=trace,
+            trace_budget=trace_budget,
+        )
         settings.check()
         from icgd.cli.run.least_squares import run_linear
         from icgd.cli.run.linear_model import run_model
@@ -332,43 +355,22 @@ def verify(
             assert program is not None
             assert data is not None
             passed = job.verify_program(
-                program, data, tuple(target or ()), json, epochs=epochs, steps=steps,
-                standardize=standardize, seed=seed, executor=executor,
-            )  # fmt: skip
+                program,
+                data,
+                tuple(target or ()),
+                json,
+                epochs=epochs,
+                steps=steps,
+                standardize=standardize,
+                seed=seed,
+                executor=executor,
+            )
     if not passed:
         raise typer.Exit(FAILED)
 
 
-@bench.command("cot")
-def bench_cot(
-    json: _Json = None,
-) -> None:
-    """Time chain-of-thought training against torch.optim.SGD, and count its operations."""
-    with one_line_errors():
-        from icgd.cli.output import check_file
-
-        if json is not None:
-            check_file("--json", json)
-        from icgd.cli.benchmarks.cot import bench_cot as job
-
-        job(json)
-
-
-@bench.command("statistics")
-def bench_statistics(
-    json: _Json = None,
-) -> None:
-    """Time linear models in context against plain loops, and their memory against a stack of layers."""
-    with one_line_errors():
-        from icgd.cli.output import check_file
-
-        if json is not None:
-            check_file("--json", json)
-        from icgd.cli.benchmarks.linear_models import bench_statistics as job
-
-        job(json)
-
-
+bench.command("cot")(bench_cot)
+bench.command("statistics")(bench_statistics)
 bench.command("train")(bench_train)
 app.command()(view)
 app.command()(report)

@@ -81,10 +81,20 @@ def cost(
     with one_line_errors():
         run_cost(
             CostRequest(
-                widths, methods, activation, output, bias, steps, examples, error, n_relu, attention,
-                plot, json,
+                widths,
+                methods,
+                activation,
+                output,
+                bias,
+                steps,
+                examples,
+                error,
+                n_relu,
+                attention,
+                plot,
+                json,
             )
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -112,9 +122,11 @@ class CostRequest:
             widths = ()
         if len(widths) < 2 or min(widths) < 1:
             raise InvalidParameter(
-                "--widths", self.widths, "be at least two integers >= 1 separated by commas",
+                "--widths",
+                self.widths,
+                "be at least two integers >= 1 separated by commas",
                 remedy="Input, hidden and output width, for example 10,16,16,1.",
-            )  # fmt: skip
+            )
         methods = tuple(m.strip() for m in self.methods.split(","))
         for method in methods:
             if method not in METHODS:
@@ -143,10 +155,14 @@ def run_cost(request: CostRequest) -> None:
         chosen = {name: getattr(request, name) for name in fitted.get(method, ())}
         found.append(
             icgd.cost(
-                net, method, steps=request.steps, n_examples=request.examples,  # type: ignore[arg-type]
-                error=request.error, **chosen,
+                net,
+                method,  # type: ignore[arg-type]
+                steps=request.steps,
+                n_examples=request.examples,
+                error=request.error,
+                **chosen,
             )
-        )  # fmt: skip
+        )
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=140)
@@ -192,8 +208,12 @@ def cost_table(found: list[MethodCost]) -> Table:
     row("memory of the weights, bytes", *[c.memory_bytes["dense"] for c in found])
     row("memory of the tokens, bytes", *[c.state_bytes for c in found])
     table.add_section()
-    titles = {"dense": "dense, D x D heads", "linear": "linear in D", "nonzeros": "non-zeros",
-              "structured": "as this package runs it"}  # fmt: skip
+    titles = {
+        "dense": "dense, D x D heads",
+        "linear": "linear in D",
+        "nonzeros": "non-zeros",
+        "structured": "as this package runs it",
+    }
     for unit in ("example", "pass"):
         for model, title in titles.items():
             values = [getattr(c, f"flops_per_{unit}")[model] for c in found]

@@ -35,9 +35,11 @@ def check_file_in_place(option: str, path: Path) -> None:
     """The same for a file in a directory that must be there: a typing error makes no directories."""
     if not path.parent.exists():
         raise InvalidParameter(
-            option, str(path), "lie in a directory that exists",
+            option,
+            str(path),
+            "lie in a directory that exists",
             remedy=f"There is no {path.parent}: make it (mkdir -p) or choose another place.",
-        )  # fmt: skip
+        )
     check_file(option, path)
 
 
@@ -67,9 +69,11 @@ def _check_writable(option: str, directory: Path) -> None:
         )
     if not _may_write(existing):
         raise InvalidParameter(
-            option, str(directory), "be writable",
+            option,
+            str(directory),
+            "be writable",
             remedy=f"No permission to write in {existing}; choose another place.",
-        )  # fmt: skip
+        )
 
 
 def _may_write(directory: Path) -> bool:

@@ -156,9 +156,11 @@ def _reproduce(
         return
     with _progress(len(left)) as done:
         record = reproduce(
-            experiment, scale, **how,
+            experiment,
+            scale,
+            **how,
             on_done=lambda cell, _: done(", ".join(f"{k} {v}" for k, v in cell.key.items())),
-        )  # fmt: skip
+        )
     _show(experiment, record)
     typer.echo(f"Page: {out / f'{experiment.name}-{scale}' / PAGE}")
 
@@ -238,9 +240,12 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("cells"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
         TextColumn("{task.fields[last]}"),
-    )  # fmt: skip
+    )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("cells", total=total, last="")
         yield lambda what: bar.update(task, advance=1, last=what)

@@ -187,9 +187,12 @@ def load_example(name: str) -> tuple[pd.DataFrame, list[str]]:
 
 
 def make_table(
-    frame: pd.DataFrame, targets: Sequence[str], *, standardize: bool,
+    frame: pd.DataFrame,
+    targets: Sequence[str],
+    *,
+    standardize: bool,
     standardize_target: bool | None = None,
-) -> Table:  # fmt: skip
+) -> Table:
     """Split columns into features and targets, and standardise both if asked.
 
     standardize_target  overrides `standardize` for the targets
@@ -242,6 +245,8 @@ def _check_scales(names: list[str], frame: pd.DataFrame, scale: Array) -> None:
     for name, s in zip(names, scale, strict=True):
         if s < np.finfo(np.float64).tiny:
             raise InvalidParameter(
-                f"column {name}", float(frame[name].abs().max()), "hold larger values to be standardised",
+                f"column {name}",
+                float(frame[name].abs().max()),
+                "hold larger values to be standardised",
                 remedy="Multiply the column by a constant.",
-            )  # fmt: skip
+            )

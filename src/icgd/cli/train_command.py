@@ -226,7 +226,7 @@ def progress_with_loss(total: int) -> Iterator[Report]:
         yield lines
         return
     from rich.console import Console
-    from rich.progress import (  # fmt: skip
+    from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
@@ -235,9 +235,12 @@ def progress_with_loss(total: int) -> Iterator[Report]:
     )
 
     columns = (
-        TextColumn("steps"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"),
+        TextColumn("steps"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]}"),
         TimeRemainingColumn(),
-    )  # fmt: skip
+    )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("steps", total=total, loss="")
 

@@ -15,20 +15,27 @@ if TYPE_CHECKING:
 
 
 def check_request(
-    paper: str | None, program: Path | None, data: Path | None, json: Path | None,
+    paper: str | None,
+    program: Path | None,
+    data: Path | None,
+    json: Path | None,
     targets: tuple[str, ...],
-) -> None:  # fmt: skip
+) -> None:
     """Refuse what can never work, before anything heavy is imported."""
     if (paper is None) == (program is None):
         raise InvalidParameter(
-            "--paper", paper, "be given, or --program, but not both",
+            "--paper",
+            paper,
+            "be given, or --program, but not both",
             remedy="Try: icgd verify --paper COT",
-        )  # fmt: skip
+        )
     if (program is None) != (data is None):
         raise InvalidParameter(
-            "DATA", None if data is None else str(data), "be given together with --program",
+            "DATA",
+            None if data is None else str(data),
+            "be given together with --program",
             remedy="Try: icgd verify --program DIR data.csv --target y",
-        )  # fmt: skip
+        )
     if paper is not None and paper.upper() not in (*PAPERS, "ALL"):
         raise InvalidParameter("--paper", paper, f"be one of {', '.join(PAPERS)}, or all")
     if data is not None:
@@ -67,9 +74,17 @@ def verify_paper(paper: str, json: Path | None) -> bool:
 
 
 def verify_program(
-    program: Path, data: Path, targets: tuple[str, ...], json: Path | None, *,
-    epochs: int, steps: int, standardize: bool, seed: int, executor: str,
-) -> bool:  # fmt: skip
+    program: Path,
+    data: Path,
+    targets: tuple[str, ...],
+    json: Path | None,
+    *,
+    epochs: int,
+    steps: int,
+    standardize: bool,
+    seed: int,
+    executor: str,
+) -> bool:
     """Print the verdict on a saved program; gives back whether it passed."""
     if executor not in EXECUTORS:
         raise InvalidParameter("--executor", executor, f"be one of {', '.join(EXECUTORS)}")
@@ -160,7 +175,8 @@ def _check_shape(table: Table, n_features: int, n_targets: int) -> None:
     shape = (table.X.shape[1], table.Y.shape[1])
     if shape != (n_features, n_targets):
         raise InvalidParameter(
-            "DATA", f"{shape[0]} features and {shape[1]} targets",
+            "DATA",
+            f"{shape[0]} features and {shape[1]} targets",
             f"have {n_features} features and {n_targets} targets, as the program was compiled",
             remedy="Choose other --target columns, or compile a program for this table.",
-        )  # fmt: skip
+        )

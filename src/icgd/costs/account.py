@@ -112,9 +112,13 @@ def cost(
     if attention is not None and attention not in ACTIVATIONS:
         raise InvalidParameter("attention", attention, f"be one of {', '.join(ACTIVATIONS)}")
     about: dict[str, Any] = {
-        "method": method, "widths": net.widths, "activation": net.spec.activation,
-        "n_examples": n_examples, "steps": steps, "error": error,
-    }  # fmt: skip
+        "method": method,
+        "widths": net.widths,
+        "activation": net.spec.activation,
+        "n_examples": n_examples,
+        "steps": steps,
+        "error": error,
+    }
     if method == "cot":
         return _cot(net.spec, about)
     if method == "sgd":
@@ -140,9 +144,11 @@ def _forward_sizes(
 ) -> Reached:
     if spec.output != "linear":
         raise InvalidParameter(
-            "output", spec.output, "be 'linear' for method='forward_mode'",
+            "output",
+            spec.output,
+            "be 'linear' for method='forward_mode'",
             remedy="Use method='stack' for an activated output.",
-        )  # fmt: skip
+        )
     spec = replace(spec, widths=(1, 1, 1, 1))
     if error is not None:
         return forward_fits_for(spec, error, attention)
@@ -183,19 +189,31 @@ def _from_bill(
     entries = {model: bill.entries(model) for model in MODELS}
     steps = about["steps"]
     apart = LeftOut(
-        "all steps as separate layers", "bytes", 0.0, 0.0, float(NUMBER * entries["dense"] * steps),
+        "all steps as separate layers",
+        "bytes",
+        0.0,
+        0.0,
+        float(NUMBER * entries["dense"] * steps),
         "the papers stack a copy of the layers per step; the same weights serve every step, so one suffices",
-    )  # fmt: skip
+    )
     return MethodCost(
-        **about, certified=made.certified, sizes=sizes, layers=bill.n_layers,
+        **about,
+        certified=made.certified,
+        sizes=sizes,
+        layers=bill.n_layers,
         heads=tuple(layer.n_heads for layer in bill.layers),
         hidden=tuple(layer.hidden for layer in bill.layers),
-        d_token=bill.d_token, n_tokens=n_tokens, parameters=entries["dense"],
-        nonzeros=entries["nonzeros"], memory_bytes={m: NUMBER * n for m, n in entries.items()},
+        d_token=bill.d_token,
+        n_tokens=n_tokens,
+        parameters=entries["dense"],
+        nonzeros=entries["nonzeros"],
+        memory_bytes={m: NUMBER * n for m, n in entries.items()},
         state_bytes=NUMBER * n_tokens * bill.d_token,
         **_flops(lambda model: bill.flops(n_tokens, model), about),
-        updates_per_pass=1, serial_per_pass=len(bill.layers), left_out=(apart,),
-    )  # fmt: skip
+        updates_per_pass=1,
+        serial_per_pass=len(bill.layers),
+        left_out=(apart,),
+    )
 
 
 def _unreached(
@@ -203,11 +221,25 @@ def _unreached(
 ) -> MethodCost:
     nothing: Mapping[str, None] = dict.fromkeys(MODELS)
     return MethodCost(
-        **about, certified=made.certified, sizes={}, layers=layers, heads=None, hidden=None,
-        d_token=width, n_tokens=n_tokens, parameters=None, nonzeros=None, memory_bytes=nothing,
-        state_bytes=NUMBER * n_tokens * width, flops_per_example=nothing, flops_per_pass=nothing,
-        flops_total=nothing, updates_per_pass=1, serial_per_pass=layers, notes=(made.note,),
-    )  # fmt: skip
+        **about,
+        certified=made.certified,
+        sizes={},
+        layers=layers,
+        heads=None,
+        hidden=None,
+        d_token=width,
+        n_tokens=n_tokens,
+        parameters=None,
+        nonzeros=None,
+        memory_bytes=nothing,
+        state_bytes=NUMBER * n_tokens * width,
+        flops_per_example=nothing,
+        flops_per_pass=nothing,
+        flops_total=nothing,
+        updates_per_pass=1,
+        serial_per_pass=layers,
+        notes=(made.note,),
+    )
 
 
 def _flops(per_pass: Callable[[str], int], about: dict[str, Any]) -> dict[str, Any]:
@@ -226,14 +258,25 @@ def _sgd(spec: NetworkSpec, about: dict[str, Any]) -> MethodCost:
         n_weights(spec.widths, spec.bias),
     )
     return MethodCost(
-        **about, certified=0.0, sizes={}, layers=spec.n_layers, heads=(), hidden=(),
-        d_token=spec.d_model, n_tokens=1, parameters=weights, nonzeros=weights,
+        **about,
+        certified=0.0,
+        sizes={},
+        layers=spec.n_layers,
+        heads=(),
+        hidden=(),
+        d_token=spec.d_model,
+        n_tokens=1,
+        parameters=weights,
+        nonzeros=weights,
         memory_bytes=dict.fromkeys(MODELS, NUMBER * weights),
         state_bytes=NUMBER * (sum(spec.widths) + sum(spec.widths[1:])),
         **_flops(lambda model: n * one, about),
-        updates_per_pass=n, serial_per_pass=2 * spec.n_layers * n,
-        notes=("Plain matrix products; the update itself and activations are not counted, as elsewhere.",),
-    )  # fmt: skip
+        updates_per_pass=n,
+        serial_per_pass=2 * spec.n_layers * n,
+        notes=(
+            "Plain matrix products; the update itself and activations are not counted, as elsewhere.",
+        ),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -265,15 +308,24 @@ def _cot(spec: NetworkSpec, about: dict[str, Any]) -> MethodCost:
 
     entries = {model: sizes.entries(model) for model in MODELS}
     return MethodCost(
-        **about, certified=head_error(geometry, RADIUS, 2.0**-53), sizes={"n_grid": geometry.n_grid},
-        layers=1, heads=(0, sizes.n_heads, 0),
-        hidden=(sizes.routing_units, 0, sizes.activation_units), d_token=sizes.d_token,
-        n_tokens=sizes.d, parameters=entries["dense"], nonzeros=entries["nonzeros"],
+        **about,
+        certified=head_error(geometry, RADIUS, 2.0**-53),
+        sizes={"n_grid": geometry.n_grid},
+        layers=1,
+        heads=(0, sizes.n_heads, 0),
+        hidden=(sizes.routing_units, 0, sizes.activation_units),
+        d_token=sizes.d_token,
+        n_tokens=sizes.d,
+        parameters=entries["dense"],
+        nonzeros=entries["nonzeros"],
         memory_bytes={m: NUMBER * k for m, k in entries.items()},
         state_bytes=NUMBER * (calls + 2) * sizes.d * sizes.d_token,
-        **_flops(per_pass, about), updates_per_pass=n, serial_per_pass=3 * calls * n,
-        left_out=_left_out(spec, about, sizes), notes=tuple(notes),
-    )  # fmt: skip
+        **_flops(per_pass, about),
+        updates_per_pass=n,
+        serial_per_pass=3 * calls * n,
+        left_out=_left_out(spec, about, sizes),
+        notes=tuple(notes),
+    )
 
 
 def _left_out(spec: NetworkSpec, about: dict[str, Any], sizes: CotSizes) -> tuple[LeftOut, ...]:
@@ -287,20 +339,40 @@ def _left_out(spec: NetworkSpec, about: dict[str, Any], sizes: CotSizes) -> tupl
         return LeftOut(name, unit, total / rounds, total / steps, total, note)
 
     rows = [
-        spread("choosing the mask", "addresses", p.addresses,
-               "two blocks a call, by arithmetic on (round, layer) outside the transformer"),
-        spread("scanning the prompt", "FLOPs", scan_flops(sizes, p.looks),
-               "if the mask must be found: every column asks the flags of every column; grows with the run"),
-        spread("serial calls", "calls", p.serial,
-               "2N an example, one after the other; a stack takes all examples at once"),
-        spread("prompt kept whole", "bytes", float(block * p.blocks),
-               "2 blocks an example, N to begin with, 2N written per round; live blocks suffice"),
-    ]  # fmt: skip
+        spread(
+            "choosing the mask",
+            "addresses",
+            p.addresses,
+            "two blocks a call, by arithmetic on (round, layer) outside the transformer",
+        ),
+        spread(
+            "scanning the prompt",
+            "FLOPs",
+            scan_flops(sizes, p.looks),
+            "if the mask must be found: every column asks the flags of every column; grows with the run",
+        ),
+        spread(
+            "serial calls",
+            "calls",
+            p.serial,
+            "2N an example, one after the other; a stack takes all examples at once",
+        ),
+        spread(
+            "prompt kept whole",
+            "bytes",
+            float(block * p.blocks),
+            "2 blocks an example, N to begin with, 2N written per round; live blocks suffice",
+        ),
+    ]
     if about["error"] is not None:
         tokens = paper_tokens_for(about["error"], RADIUS)
         literal = replace(sizes, n_grid=int(tokens)).call_flops() * cot_calls(N) * rounds
         rows.append(
-            spread("nearest-level heads", "FLOPs", literal,
-                   f"dense, with the {tokens:.1e} grid tokens a nearest level needs for this error")
-        )  # fmt: skip
+            spread(
+                "nearest-level heads",
+                "FLOPs",
+                literal,
+                f"dense, with the {tokens:.1e} grid tokens a nearest level needs for this error",
+            )
+        )
     return tuple(rows)

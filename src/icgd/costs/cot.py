@@ -98,9 +98,15 @@ class CotSizes:
         """Non-zero entries of the attention's matrices; a grid with a level at 0 has three fewer."""
         d, p, odd = self.d, self.n_grid, self.n_grid % 2
         return {
-            "right": p - odd, "position": 2 * (p - odd), "spread": d + 2 * d * d,
-            "query": 3 * d, "one": 2 * d, "key": 4 * d, "value": self.values, "output": self.values,
-        }  # fmt: skip
+            "right": p - odd,
+            "position": 2 * (p - odd),
+            "spread": d + 2 * d * d,
+            "query": 3 * d,
+            "one": 2 * d,
+            "key": 4 * d,
+            "value": self.values,
+            "output": self.values,
+        }
 
     def entries(self, model: str = "dense", *, square: bool = False) -> int:
         """Numbers of the one layer: literal matrices, or those that are not zero.

@@ -43,9 +43,10 @@ def at_depth(fits: StackFits, n_layers: int) -> StackFits:
     """The same fits for n_layers layers: all but the last are like the first."""
     kind = {j: 2 if j == n_layers else 1 for j in range(1, n_layers + 1)}
     return replace(
-        fits, value={j: fits.value[k] for j, k in kind.items()},
+        fits,
+        value={j: fits.value[k] for j, k in kind.items()},
         slope={j: fits.slope[k] for j, k in kind.items()},
-    )  # fmt: skip
+    )
 
 
 def forward_fits(
@@ -54,14 +55,19 @@ def forward_fits(
     """Sizes of the recursion's fits with at most n_relu units each, and the worst certificate."""
     net = Network((1, 1, 1, 1), spec.activation, spec.output, spec.bias, spec.loss)
     program = compile_program(
-        net, GD(lr=1.0), method="forward_mode", n_relu=n_relu,
+        net,
+        GD(lr=1.0),
+        method="forward_mode",
+        n_relu=n_relu,
         attention=attention,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
     step = _step(program)
     fits = ForwardFits(
-        _size(_family(step, "attention1", "out1")), _size(_family(step, "attention1", "new1")),
-        _size(_family(step, "descend", "sums")), _loss(step),
-    )  # fmt: skip
+        _size(_family(step, "attention1", "out1")),
+        _size(_family(step, "attention1", "new1")),
+        _size(_family(step, "descend", "sums")),
+        _loss(step),
+    )
     return fits, program.certificate.sup_error
 
 
@@ -77,10 +83,11 @@ def stack_fits_for(spec: NetworkSpec, error: float) -> Reached:
         wanted = max(n + 1, math.ceil(n * math.sqrt(promised / error)))
         if wanted > MOST_RELU:
             return Reached(
-                None, promised,
+                None,
+                promised,
                 f"Error {error:g} is out of reach of sums of up to {MOST_RELU} ReLUs: {n} units are certified "
                 f"to {promised:.1e}, and by the law M^-2 about {wanted:.1e} would be needed. Not counted.",
-            )  # fmt: skip
+            )
         n = wanted
         fits, promised = stack_fits(spec, n)
     while n > 3:
@@ -104,10 +111,11 @@ def forward_fits_for(spec: NetworkSpec, error: float, attention: str | None) -> 
         found.append((promised, n))
     best, n = min(found)
     return Reached(
-        None, best,
+        None,
+        best,
         f"Error {error:g} is not reached by fits of up to {LADDER[-1]} units; the best, with {n}, errs by "
         f"{best:.1e}. Not counted.",
-    )  # fmt: skip
+    )
 
 
 def _step(program: Program) -> Stack:

@@ -105,9 +105,13 @@ def stack_dense_parameters(
 
 
 def stack_bill(
-    widths: Sequence[int], fits: StackFits, *, bias: bool = False, products: str = "exact",
+    widths: Sequence[int],
+    fits: StackFits,
+    *,
+    bias: bool = False,
+    products: str = "exact",
     box: bool = True,
-) -> Bill:  # fmt: skip
+) -> Bill:
     """One step of the (2N+4)-layer stack.
 
     Statement: [DEEP] Theorem 5
@@ -130,10 +134,11 @@ def stack_bill(
     each = range(1, N + 1)
     layers.append(
         LayerBill(
-            "slopes", tuple(reader(j, fits.slope[j]) for j in each),
+            "slopes",
+            tuple(reader(j, fits.slope[j]) for j in each),
             tuple(rows[j] + w[j] for j in each),
         )
-    )  # fmt: skip
+    )
     units, entries = fits.loss
     layers.append(LayerBill("loss", (Units(d_y * units, d_y * entries),), (3 * d_y + 2,)))
     for j in reversed(each):
@@ -227,10 +232,9 @@ def forward_heads(
     if N == 2:
         return [w[1] * n_value + bias, w[2] * w[1] * n_product + w[1] * n_value + bias]
     made = [
-        w[p] * n_value + bias
-        + w[p] * (w[p - 1] + bias + n_weights(w, bias, p - 1)) * n_product
+        w[p] * n_value + bias + w[p] * (w[p - 1] + bias + n_weights(w, bias, p - 1)) * n_product
         for p in range(1, N)
-    ]  # fmt: skip
+    ]
     return [*made, w[N] * n_identity]
 
 

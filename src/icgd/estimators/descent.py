@@ -202,7 +202,10 @@ def _joined(first: Run, then: Run) -> Run:
     """Two runs, the second started where the first ended, as the one run they are."""
     a, b = first.cost, then.cost
     cost = Cost(
-        a.rounds + b.rounds, a.blocks + b.blocks, max(a.live_blocks_max, b.live_blocks_max),
-        a.dense_flops + b.dense_flops, a.structured_flops + b.structured_flops,
-    )  # fmt: skip
+        a.rounds + b.rounds,
+        a.blocks + b.blocks,
+        max(a.live_blocks_max, b.live_blocks_max),
+        a.dense_flops + b.dense_flops,
+        a.structured_flops + b.structured_flops,
+    )
     return replace(then, cost=cost, range_use=max(first.range_use, then.range_use))

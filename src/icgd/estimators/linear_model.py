@@ -52,9 +52,14 @@ class InContextLinearModel(InContextEstimator):
     }
 
     def __init__(
-        self, lam: float = 0.01, *, fit_intercept: bool = True, steps: int | Literal["auto"] = "auto",
-        tol: float = 1e-6, max_iter: int = 50_000,
-    ) -> None:  # fmt: skip
+        self,
+        lam: float = 0.01,
+        *,
+        fit_intercept: bool = True,
+        steps: int | Literal["auto"] = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 50_000,
+    ) -> None:
         self.lam = lam
         self.fit_intercept = fit_intercept
         self.steps = steps
@@ -169,9 +174,11 @@ class InContextLinearModel(InContextEstimator):
         problem = problem_of(statistics_codec(program).spec)
         lr = float(program.config["optimizer"]["lr"])
         return compile(
-            problem, GD(lr=lr), radius=radius,
+            problem,
+            GD(lr=lr),
+            radius=radius,
             target_radius=program.config["options"]["target_radius"],
-        )  # fmt: skip
+        )
 
 
 def _means(X: Array) -> Array:

@@ -52,9 +52,13 @@ class InContextMLPRegressor(RegressorMixin, InContextEstimator):
     }
 
     def __init__(
-        self, hidden_layer_sizes: Any = (16,), *, learning_rate_init: float = 0.02,
-        max_iter: int = 20, random_state: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        hidden_layer_sizes: Any = (16,),
+        *,
+        learning_rate_init: float = 0.02,
+        max_iter: int = 20,
+        random_state: Any = None,
+    ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.learning_rate_init = learning_rate_init
         self.max_iter = max_iter

@@ -22,8 +22,10 @@ Predictor = Callable[[Batch], Tensor]
 def _same_shape(first: Tensor, second: Tensor, name: str) -> None:
     if first.shape != second.shape or first.dim() != 3:
         raise InvalidParameter(
-            name, tuple(second.shape), f"be (B, n, d_y), like {tuple(first.shape)} beside it",
-        )  # fmt: skip
+            name,
+            tuple(second.shape),
+            f"be (B, n, d_y), like {tuple(first.shape)} beside it",
+        )
 
 
 # -- losses ------------------------------------------------------------------------------------------
@@ -158,8 +160,10 @@ def best_matching_iterate(
     """
     if iterates.dim() != 4 or iterates.shape[1:] != predictions.shape:
         raise InvalidParameter(
-            "iterates", tuple(iterates.shape), f"be (K, B, n, d_y) with {tuple(predictions.shape)} in the end"
-        )  # fmt: skip
+            "iterates",
+            tuple(iterates.shape),
+            f"be (K, B, n, d_y) with {tuple(predictions.shape)} in the end",
+        )
     alike = torch.stack(
         [similarity_of_errors_per_position(predictions, one, targets) for one in iterates]
     )

@@ -24,9 +24,13 @@ Program.schemas.update(SCHEMAS)
 
 
 def make_config(
-    construction: str, dtype: torch.dtype, *, problem: Mapping[str, Any],
-    optimizer: Mapping[str, Any], options: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+    construction: str,
+    dtype: torch.dtype,
+    *,
+    problem: Mapping[str, Any],
+    optimizer: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
     """All that is needed to compile the same program again, as numbers, names and lists."""
     for name in {"lr", "alpha"} & optimizer.keys():
         _check_ordinary(name, float(optimizer[name]), dtype)
@@ -39,9 +43,11 @@ def _check_ordinary(name: str, value: float, dtype: torch.dtype) -> None:
     limits = torch.finfo(dtype)
     if not limits.tiny <= value <= limits.max:
         raise InvalidParameter(
-            name, value, f"lie between {limits.tiny:.2g} and {limits.max:.2g}, the ordinary numbers of {dtype}",
+            name,
+            value,
+            f"lie between {limits.tiny:.2g} and {limits.max:.2g}, the ordinary numbers of {dtype}",
             remedy="Scale the data, or compile with dtype=torch.float64.",
-        )  # fmt: skip
+        )
 
 
 def own_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,15 +56,29 @@ def own_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def state_program(
-    config: Mapping[str, Any], *, step: FrozenLayer, layout: Layout, codec: Codec,
-    certificate: Certificate, entry: FrozenLayer | None = None, readout: FrozenLayer | None = None,
+    config: Mapping[str, Any],
+    *,
+    step: FrozenLayer,
+    layout: Layout,
+    codec: Codec,
+    certificate: Certificate,
+    entry: FrozenLayer | None = None,
+    readout: FrozenLayer | None = None,
     slope: float = 1.0,
-) -> Program:  # fmt: skip
+) -> Program:
     """A program whose one block is replaced at every step."""
     return Program(
-        config=own_config(config), entry=entry, step=step, readout=readout, mask=StateMask(),
-        layout=layout, codec=codec, certificate=certificate, slope=slope, feed="replace",
-    ).requires_grad_(False)  # fmt: skip
+        config=own_config(config),
+        entry=entry,
+        step=step,
+        readout=readout,
+        mask=StateMask(),
+        layout=layout,
+        codec=codec,
+        certificate=certificate,
+        slope=slope,
+        feed="replace",
+    ).requires_grad_(False)
 
 
 class LoopBuilder(Protocol):
@@ -74,11 +94,20 @@ class LoopBuilder(Protocol):
 
 
 def looped_program(
-    config: Mapping[str, Any], builder: LoopBuilder, step: Stack, *, codec: Codec,
+    config: Mapping[str, Any],
+    builder: LoopBuilder,
+    step: Stack,
+    *,
+    codec: Codec,
     certificate: Certificate,
-) -> Program:  # fmt: skip
+) -> Program:
     """The builder's entry, `step` in a loop, and the builder's read-out."""
     return state_program(
-        config, entry=builder.entry(), step=step, readout=builder.readout(), layout=builder.layout,
-        codec=codec, certificate=certificate,
-    )  # fmt: skip
+        config,
+        entry=builder.entry(),
+        step=step,
+        readout=builder.readout(),
+        layout=builder.layout,
+        codec=codec,
+        certificate=certificate,
+    )

@@ -29,9 +29,11 @@ def refuse_query(query: Any) -> None:
     """For prompts without room for examples that ask."""
     if query is not None:
         raise InvalidParameter(
-            "query", type(query).__name__, "be left out: this program's prompt holds training data only",
+            "query",
+            type(query).__name__,
+            "be left out: this program's prompt holds training data only",
             remedy="Predict with run.predict(X_new).",
-        )  # fmt: skip
+        )
 
 
 def check_epochs(epochs: object) -> int:
@@ -85,9 +87,11 @@ def checked_weights(
     """Weights of the network's shapes, copied: training must never touch the caller's tensors."""
     if not isinstance(value, (list, tuple)) or len(value) != spec.n_layers:
         raise InvalidParameter(
-            name, _counted(value), f"be a list of {spec.n_layers} pairs (W, b)",
+            name,
+            _counted(value),
+            f"be a list of {spec.n_layers} pairs (W, b)",
             remedy="For example net.init(seed=0).",
-        )  # fmt: skip
+        )
     weights: Weights = []
     for i, pair in enumerate(value):
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:

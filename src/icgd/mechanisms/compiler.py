@@ -63,9 +63,11 @@ REGRESSIONS = (RepresentationRegression, Autoregression, MLPChain)
 Method = Literal["cot", "stack", "forward_mode"]
 METHODS = ("cot", "stack", "forward_mode")
 KINDS = {
-    "cot": "a network with method='cot'", "linear": "a linear model",
-    "stack": "method='stack'", "forward_mode": "method='forward_mode'",
-}  # fmt: skip
+    "cot": "a network with method='cot'",
+    "linear": "a linear model",
+    "stack": "method='stack'",
+    "forward_mode": "method='forward_mode'",
+}
 _GRID = ("temperature", "n_grid", "rho", "margin", "radius", "head_error")
 _STACK = ("n_relu", "radius", "signal_radius", "target_radius", "n_examples")
 OPTIONS = {
@@ -168,17 +170,30 @@ def compile(
     ranges = {
         name: None if value is None else _number(name, value)
         for name, value in (
-            ("rho", rho), ("margin", margin), ("radius", radius), ("head_error", head_error),
-            ("target_radius", target_radius), ("signal_radius", signal_radius), ("ramp", ramp),
-            ("sink", sink), ("scale", scale),
+            ("rho", rho),
+            ("margin", margin),
+            ("radius", radius),
+            ("head_error", head_error),
+            ("target_radius", target_radius),
+            ("signal_radius", signal_radius),
+            ("ramp", ramp),
+            ("sink", sink),
+            ("scale", scale),
         )
-    }  # fmt: skip
+    }
     given = {
-        "temperature": None if temperature == "spectral" else temperature, "n_grid": n_grid,
-        "native": native, "n_relu": n_relu, "knots": knots, "products": products,
-        "attention": attention, "n_examples": n_examples, "mode": mode,
-        "causal": causal or None, **ranges,
-    }  # fmt: skip
+        "temperature": None if temperature == "spectral" else temperature,
+        "n_grid": n_grid,
+        "native": native,
+        "n_relu": n_relu,
+        "knots": knots,
+        "products": products,
+        "attention": attention,
+        "n_examples": n_examples,
+        "mode": mode,
+        "causal": causal or None,
+        **ranges,
+    }
     if isinstance(problem, REGRESSIONS):
         return compile_regression(problem, optimizer, dtype, given, method)
     kind = _kind(problem, optimizer, method)
@@ -210,23 +225,29 @@ def _compile_network(
 ) -> Program:
     if not isinstance(optimizer, SGD):
         raise InvalidParameter(
-            "optimizer", type(optimizer).__name__, "be an icgd.SGD for method='cot'",
+            "optimizer",
+            type(optimizer).__name__,
+            "be an icgd.SGD for method='cot'",
             remedy="Full-batch icgd.GD is compiled by method='stack' or 'forward_mode'.",
-        )  # fmt: skip
+        )
     found = problem.spec
     if found.activation != "relu" or found.loss.name != "squared":
         raise InvalidParameter(
-            "problem", problem, "be a ReLU network with the squared loss for method='cot'",
+            "problem",
+            problem,
+            "be a ReLU network with the squared loss for method='cot'",
             remedy="Other activations and losses: icgd.GD with method='stack' or 'forward_mode'.",
-        )  # fmt: skip
+        )
     options: dict[str, Any] = {"n_grid": 32, **DEFAULTS[dtype]}
     options |= {name: value for name, value in given.items() if value is not None}
     wanted = options.pop("head_error", None)
     spec = problem.spec
     described = {
-        "widths": list(spec.widths), "activation": spec.activation, "output": spec.output,
+        "widths": list(spec.widths),
+        "activation": spec.activation,
+        "output": spec.output,
         "bias": spec.bias,
-    }  # fmt: skip
+    }
     config = make_config(
         NAME,
         dtype,

@@ -239,9 +239,12 @@ def _schema(
 ) -> type[BaseModel]:
     kind = "".join(word.title() for word in construction.split("_"))
     annotations = {
-        "construction": Literal[construction], "problem": problem, "optimizer": optimizer,
-        "options": options, "dtype": Literal["float64", "float32"],
-    }  # fmt: skip
+        "construction": Literal[construction],
+        "problem": problem,
+        "optimizer": optimizer,
+        "options": options,
+        "dtype": Literal["float64", "float32"],
+    }
     return type(
         f"{kind}Config", (AnyConfig,), {"__annotations__": annotations, "__module__": __name__}
     )

@@ -73,10 +73,14 @@ def softmax_cot_network(config: Config) -> list[Part]:
     widths = config["problem"]["widths"]
     square, layers = max(map(_count, widths)) ** 2, len(widths)
     return [
-        Part("widths", widths, 38 * square * NUMBER[config["dtype"]] + 40 * layers,
-             3.2e-7 * square + 1e-6 * layers),
+        Part(
+            "widths",
+            widths,
+            38 * square * NUMBER[config["dtype"]] + 40 * layers,
+            3.2e-7 * square + 1e-6 * layers,
+        ),
         _grid(config),
-    ]  # fmt: skip
+    ]
 
 
 def softmax_cot_statistics(config: Config) -> list[Part]:
@@ -137,9 +141,13 @@ def relu_stack(config: Config) -> list[Part]:
     boxed = config["optimizer"]["box"] is not None
     parts = _loss_parts(config)
     parts.append(
-        Part("widths", problem["widths"], 9e4 * layers + (125 + 195 * boxed) * weights,
-             6e-3 * layers + 4e-7 * weights)
-    )  # fmt: skip
+        Part(
+            "widths",
+            problem["widths"],
+            9e4 * layers + (125 + 195 * boxed) * weights,
+            6e-3 * layers + 4e-7 * weights,
+        )
+    )
     if problem["activation"] != "relu":
         parts.append(_relu_sum(n, fits=2))
         if o["products"] == "attention":
@@ -163,10 +171,13 @@ def forward_mode(config: Config) -> list[Part]:
         older += own
     parts = _loss_parts(config)
     parts.append(
-        Part("widths", problem["widths"],
-             9e4 * layers + 340 * units + 24 * entries + 130 * _n_weights(widths),
-             1.1e-2 * layers + 1.1e-5 * units * (layers > 2) + 1e-7 * entries)
-    )  # fmt: skip
+        Part(
+            "widths",
+            problem["widths"],
+            9e4 * layers + 340 * units + 24 * entries + 130 * _n_weights(widths),
+            1.1e-2 * layers + 1.1e-5 * units * (layers > 2) + 1e-7 * entries,
+        )
+    )
     act, heads = problem["activation"], o["attention"]
     closed = {act, heads} <= {"tanh", "sigmoid"} or act == "relu"
     if not closed:
@@ -204,8 +215,9 @@ def looped_regression(config: Config) -> list[Part]:
         _matrix("n_features", d, copies * max(wide, last) * width),
         _matrix("representation", f"{len(rows)} layers", 10 * sum(rows) * width),
         _matrix("n_outputs", outputs, copies * ridge * outputs * width),
-        _examples("n_examples", n), _grid(config),
-    ]  # fmt: skip
+        _examples("n_examples", n),
+        _grid(config),
+    ]
 
 
 def _newton_width(p: Config) -> int:
@@ -220,8 +232,9 @@ def looped_newton(config: Config) -> list[Part]:
     return [
         _matrix("n_features", d, (6 + 20 * _mode(config)) * d * width),
         _matrix("n_outputs", outputs, (4 + 3 * _mode(config)) * outputs * width),
-        _examples("n_examples", n), _grid(config),
-    ]  # fmt: skip
+        _examples("n_examples", n),
+        _grid(config),
+    ]
 
 
 def looped_preconditioned(config: Config) -> list[Part]:
@@ -230,9 +243,11 @@ def looped_preconditioned(config: Config) -> list[Part]:
     d, width = _count(p["n_features"]), _newton_width(config["problem"])
     entries, grid = 9 * _mode(config) * d * width, _grid(config)
     each = Part(
-        "newton_steps", steps, steps * (28e3 + 8 * entries + 0.6 * grid.bytes),
+        "newton_steps",
+        steps,
+        steps * (28e3 + 8 * entries + 0.6 * grid.bytes),
         steps * (2.2e-3 + 8 * entries * WRITING + grid.seconds),
-    )  # fmt: skip
+    )
     return [*looped_newton(config), each]
 
 
@@ -244,8 +259,9 @@ def looped_decoder(config: Config) -> list[Part]:
     return [
         _matrix("n_features", d, 12 * d * width),
         _matrix("n_outputs", outputs, 2 * outputs * (6 * d + 2 * _bits(n) + 6) * width),
-        _examples("n_examples", n), _grid(config),
-    ]  # fmt: skip
+        _examples("n_examples", n),
+        _grid(config),
+    ]
 
 
 def looped_autoregression(config: Config) -> list[Part]:
@@ -260,8 +276,9 @@ def looped_autoregression(config: Config) -> list[Part]:
         _matrix("n_features", d, (12 + 7 * _mode(config)) * max(wide, last, d) * width),
         _matrix("representation", f"{len(rows)} layers", 10 * sum(rows) * width),
         _matrix("order", order, order * (15 * code + 6 * d) * width),
-        _positions("n_steps", n, n), _grid(config),
-    ]  # fmt: skip
+        _positions("n_steps", n, n),
+        _grid(config),
+    ]
 
 
 def looped_chain(config: Config) -> list[Part]:
@@ -276,7 +293,7 @@ def looped_chain(config: Config) -> list[Part]:
         Part(phases.name, layers, phases.bytes, phases.seconds + 1e-3 * layers),
         _positions("n_chains" if chains > layers else "n_layers", max(chains, layers), tokens),
         _grid(config),
-    ]  # fmt: skip
+    ]
 
 
 def linear_attention_cot(config: Config) -> list[Part]:
@@ -289,10 +306,18 @@ def linear_attention_cot(config: Config) -> list[Part]:
 SIZES: dict[str, Callable[[Config], list[Part]]] = {
     made.__name__: made
     for made in (
-        softmax_cot_network, softmax_cot_statistics, relu_stack, forward_mode, looped_regression,
-        looped_newton, looped_preconditioned, looped_decoder, looped_autoregression, looped_chain,
+        softmax_cot_network,
+        softmax_cot_statistics,
+        relu_stack,
+        forward_mode,
+        looped_regression,
+        looped_newton,
+        looped_preconditioned,
+        looped_decoder,
+        looped_autoregression,
+        looped_chain,
         linear_attention_cot,
     )
-}  # fmt: skip
+}
 SIZES["fused_loop"] = looped_regression
 """Estimates by the name of a construction; one registered from outside has none and is not checked."""

@@ -10,8 +10,12 @@ from torch import Tensor, nn
 from icgd.problems import NetworkSpec, Weights
 
 MODULES: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus, "gelu": nn.GELU,
-}  # fmt: skip
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "softplus": nn.Softplus,
+    "gelu": nn.GELU,
+}
 
 
 def torch_network(spec: NetworkSpec, weights: Weights) -> nn.Sequential:

@@ -7,9 +7,19 @@ import difflib
 from icgd.errors import InvalidParameter
 
 NAMES = (
-    "cot-d", "deep-g1", "deep-g2", "deep-g3", "deep-h", "bridge-resources", "algo-fig2", "algo-fig3",
-    "algo-fig4", "algo-fig5", "algo-nmt", "lsa-train",
-)  # fmt: skip
+    "cot-d",
+    "deep-g1",
+    "deep-g2",
+    "deep-g3",
+    "deep-h",
+    "bridge-resources",
+    "algo-fig2",
+    "algo-fig3",
+    "algo-fig4",
+    "algo-fig5",
+    "algo-nmt",
+    "lsa-train",
+)
 """Of all experiments, in the order of `registry.EXPERIMENTS`."""
 
 

@@ -20,10 +20,20 @@ from icgd.papers.names import check_name
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        CotD(), DeepG1(), DeepG2(), DeepG3(), DeepH(), BridgeResources(), AlgoFig2(), AlgoFig3(),
-        AlgoFig4(), AlgoFig5(), AlgoNmt(), LsaTrain(),
+        CotD(),
+        DeepG1(),
+        DeepG2(),
+        DeepG3(),
+        DeepH(),
+        BridgeResources(),
+        AlgoFig2(),
+        AlgoFig3(),
+        AlgoFig4(),
+        AlgoFig5(),
+        AlgoNmt(),
+        LsaTrain(),
     )
-}  # fmt: skip
+}
 
 
 def find_experiment(name: str) -> Experiment:

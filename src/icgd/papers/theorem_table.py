@@ -48,9 +48,17 @@ class Row:
 
 
 def judge(
-    statement: str, printed: str, *, refuted: bool, counterexample: str, corrected: str,
-    measured: float, bound: float, also: bool = True, errata: tuple[str, ...] = (),
-) -> Row:  # fmt: skip
+    statement: str,
+    printed: str,
+    *,
+    refuted: bool,
+    counterexample: str,
+    corrected: str,
+    measured: float,
+    bound: float,
+    also: bool = True,
+    errata: tuple[str, ...] = (),
+) -> Row:
     """A row from what was computed; NaN anywhere, or an infinite bound, is a failure.
 
     refuted      whether running the printed form produced its counterexample
@@ -67,9 +75,16 @@ def judge(
     # NaN compares false, and a bound of infinity would promise nothing.
     holds = 0.0 <= measured <= bound < math.inf and also
     return Row(
-        statement, printed, verdict, counterexample, corrected, float(measured), float(bound),
-        holds and verdict == documented, errata,
-    )  # fmt: skip
+        statement,
+        printed,
+        verdict,
+        counterexample,
+        corrected,
+        float(measured),
+        float(bound),
+        holds and verdict == documented,
+        errata,
+    )
 
 
 VERDICTS: tuple[str, ...] = ("holds", *CLASSES)

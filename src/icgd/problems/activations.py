@@ -53,21 +53,20 @@ ACTIVATIONS: dict[str, Activation] = {
     a.name: a
     for a in (
         Activation(
-            "relu", torch.relu, lambda z: (z > 0).to(z), (1.0, math.inf, math.inf, math.inf, math.inf)
+            "relu",
+            torch.relu,
+            lambda z: (z > 0).to(z),
+            (1.0, math.inf, math.inf, math.inf, math.inf),
         ),
         Activation("tanh", torch.tanh, _tanh_slope, _TANH),
         Activation("sigmoid", torch.sigmoid, _sigmoid_slope, _SIGMOID),
-        Activation(
-            "softplus", torch.nn.functional.softplus, torch.sigmoid, (1.0, *_SIGMOID[:4])
-        ),
+        Activation("softplus", torch.nn.functional.softplus, torch.sigmoid, (1.0, *_SIGMOID[:4])),
         Activation(
             "gelu", torch.nn.functional.gelu, _gelu_slope, (1.1290, 0.7979, 0.7789, 1.5958, 2.8426)
         ),
-        Activation(
-            "linear", lambda z: z.clone(), torch.ones_like, (1.0, 0.0, 0.0, 0.0, 0.0)
-        ),
+        Activation("linear", lambda z: z.clone(), torch.ones_like, (1.0, 0.0, 0.0, 0.0, 0.0)),
     )
-}  # fmt: skip
+}
 
 
 def activation(name: str) -> Activation:

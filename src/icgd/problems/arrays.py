@@ -43,9 +43,11 @@ def refuse_masked(name: str, value: Any) -> None:
     masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
     if masked:
         raise InvalidParameter(
-            name, _Words(f"{masked} masked"), "hold no masked entries",
+            name,
+            _Words(f"{masked} masked"),
+            "hold no masked entries",
             remedy="Drop those rows or fill them.",
-        )  # fmt: skip
+        )
 
 
 def _dense(name: str, tensor: Tensor) -> Tensor:

@@ -63,24 +63,37 @@ class LinearModel:
     penalty: Penalty = "l2"
 
     def __init__(
-        self, n_features: int, loss: str | Loss = "squared", lam: float = 0.0, *,
-        intercept: bool = False, x_radius: float | None = None, w_radius: float | None = None,
+        self,
+        n_features: int,
+        loss: str | Loss = "squared",
+        lam: float = 0.0,
+        *,
+        intercept: bool = False,
+        x_radius: float | None = None,
+        w_radius: float | None = None,
         y_radius: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if isinstance(loss, str):
             if loss not in LOSSES:
                 raise InvalidParameter("loss", loss, f"be one of {sorted(LOSSES)} or a Loss")
             loss = LOSSES[loss]
         elif not isinstance(loss, Loss):
             raise InvalidParameter(
-                "loss", type(loss).__name__, f"be one of {sorted(LOSSES)} or a Loss",
+                "loss",
+                type(loss).__name__,
+                f"be one of {sorted(LOSSES)} or a Loss",
                 remedy="For example icgd.residual_loss(psi).",
-            )  # fmt: skip
+            )
         self.spec = LinearModelSpec(
-            whole_number("n_features", n_features), loss, _weight("lam", lam), self.penalty,
-            bool(intercept), checked_radius("x_radius", x_radius), checked_radius("w_radius", w_radius),
+            whole_number("n_features", n_features),
+            loss,
+            _weight("lam", lam),
+            self.penalty,
+            bool(intercept),
+            checked_radius("x_radius", x_radius),
+            checked_radius("w_radius", w_radius),
             checked_radius("y_radius", y_radius),
-        )  # fmt: skip
+        )
 
     def __repr__(self) -> str:
         s = self.spec
@@ -206,10 +219,15 @@ class GLM(LinearModel):
     """
 
     def __init__(
-        self, n_features: int, link: str | Callable[[Tensor], Tensor] = "identity",
-        lam: float = 0.0, *, intercept: bool = False, x_radius: float | None = None,
+        self,
+        n_features: int,
+        link: str | Callable[[Tensor], Tensor] = "identity",
+        lam: float = 0.0,
+        *,
+        intercept: bool = False,
+        x_radius: float | None = None,
         w_radius: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if isinstance(link, str):
             if link not in LINKS:
                 raise InvalidParameter("link", link, f"be one of {sorted(LINKS)} or a function")
@@ -237,9 +255,13 @@ class Ridge(LinearModel):
     """
 
     def __init__(
-        self, n_features: int, lam: float = 0.0, *, intercept: bool = False,
+        self,
+        n_features: int,
+        lam: float = 0.0,
+        *,
+        intercept: bool = False,
         x_radius: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(n_features, SQUARED, lam, intercept=intercept, x_radius=x_radius)
 
 
@@ -259,9 +281,13 @@ class Lasso(LinearModel):
     penalty: Penalty = "l1"
 
     def __init__(
-        self, n_features: int, lam: float = 0.0, *, intercept: bool = False,
+        self,
+        n_features: int,
+        lam: float = 0.0,
+        *,
+        intercept: bool = False,
         x_radius: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(n_features, SQUARED, lam, intercept=intercept, x_radius=x_radius)
 
 

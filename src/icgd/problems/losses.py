@@ -127,19 +127,28 @@ def _square(s: Tensor, y: Tensor) -> Tensor:
 
 SQUARED = Loss("squared", "residual", lambda r: r.clone(), _square, lambda radius: (1.0, 1.0))
 LOGISTIC = Loss(
-    "logistic", "link", torch.sigmoid,
+    "logistic",
+    "link",
+    torch.sigmoid,
     # torch's softplus is linear from 20 on, and its slope off by 2e-9 there; this is exact.
     lambda s, y: torch.logaddexp(s, torch.zeros_like(s)) - y * s,
     lambda radius: (0.25 / math.cosh(min(radius, 700.0) / 2) ** 2, 0.25),
-)  # fmt: skip
+)
 POISSON = Loss(
-    "poisson", "link", torch.exp, lambda s, y: torch.exp(s) - y * s,
+    "poisson",
+    "link",
+    torch.exp,
+    lambda s, y: torch.exp(s) - y * s,
     lambda radius: (math.exp(-radius), math.exp(radius) if radius < 709 else math.inf),
-)  # fmt: skip
+)
 SQUARED_HINGE = Loss(
-    "squared_hinge", "margin", lambda m: -(1 - m).relu(),
-    lambda s, y: 0.5 * (1 - y * s).relu() ** 2, lambda radius: (0.0, 1.0), kinked=True,
-)  # fmt: skip
+    "squared_hinge",
+    "margin",
+    lambda m: -(1 - m).relu(),
+    lambda s, y: 0.5 * (1 - y * s).relu() ** 2,
+    lambda radius: (0.0, 1.0),
+    kinked=True,
+)
 
 
 def huber(delta: float = 1.0) -> Loss:
@@ -156,9 +165,13 @@ def huber(delta: float = 1.0) -> Loss:
         return torch.where(r <= delta, 0.5 * r * r, delta * (r - 0.5 * delta))
 
     return Loss(
-        f"huber[{float(delta)!r}]", "residual", lambda r: r.clamp(-delta, delta), value,
-        lambda radius: (0.0, 1.0), kinked=True,
-    )  # fmt: skip
+        f"huber[{float(delta)!r}]",
+        "residual",
+        lambda r: r.clamp(-delta, delta),
+        value,
+        lambda radius: (0.0, 1.0),
+        kinked=True,
+    )
 
 
 LINKS = {"identity": SQUARED, "logistic": LOGISTIC, "poisson": POISSON}

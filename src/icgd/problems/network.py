@@ -90,9 +90,11 @@ class Network:
             raise InvalidParameter("widths", given, "be a sequence of integers >= 1") from None
         if len(widths) < 2:
             raise InvalidParameter(
-                "widths", widths, "have at least two entries (input, output)",
+                "widths",
+                widths,
+                "have at least two entries (input, output)",
                 remedy="For example widths=(10, 16, 1).",
-            )  # fmt: skip
+            )
         if any(not 1 <= w <= LARGEST for w in widths):
             raise InvalidParameter("widths", given, "be integers from 1 to 2^62")
         kinds = sorted(set(ACTIVATIONS) - {"linear"})

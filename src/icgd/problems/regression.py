@@ -60,9 +60,10 @@ def as_representation(layers: Sequence[Any], n_features: int) -> Representation:
         b = W.new_zeros(W.shape[:1]) if b is None else plain_tensor(f"representation[{i}] b", b)
         if W.dim() != 2 or W.shape[1] != width or tuple(b.shape) != (W.shape[0],):
             raise InvalidParameter(
-                f"representation[{i}]", (tuple(W.shape), tuple(b.shape)),
+                f"representation[{i}]",
+                (tuple(W.shape), tuple(b.shape)),
                 f"be a matrix with {width} columns, and a bias with one entry per row",
-            )  # fmt: skip
+            )
         if not (bool(W.isfinite().all()) and bool(b.isfinite().all())):
             raise InvalidParameter(f"representation[{i}]", "NaN or infinity", "be finite")
         made.append((W, b.to(torch.float64)))
@@ -135,9 +136,14 @@ class LinearRegression(RepresentationRegression):
     """
 
     def __init__(
-        self, n_features: int, n_examples: int, n_outputs: int = 1, *, lam: float = 0.0,
+        self,
+        n_features: int,
+        n_examples: int,
+        n_outputs: int = 1,
+        *,
+        lam: float = 0.0,
         x_radius: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(n_features, n_examples, n_outputs, lam=lam, x_radius=x_radius)
 
     def __repr__(self) -> str:

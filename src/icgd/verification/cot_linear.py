@@ -126,9 +126,18 @@ class StatisticsCheck(ShortCheck):
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a result file."""
         keys = (
-            "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "distance",
-            "ratio", "passed", "verdict", "resolution", "notes",
-        )  # fmt: skip
+            "max_error",
+            "max_round_error",
+            "round_bound",
+            "global_bound",
+            "paper_bound",
+            "distance",
+            "ratio",
+            "passed",
+            "verdict",
+            "resolution",
+            "notes",
+        )
         return {
             **{key: getattr(self, key) for key in keys},
             "constants": asdict(self.constants),
@@ -194,9 +203,13 @@ def verify_statistics(
 
 
 def _verdict(
-    lanes: list[_Lane], records: list[StepRecord], probes: list[StatisticsProbe],
-    run: Run | None, stopped: str, estimated: list[str],
-) -> StatisticsCheck:  # fmt: skip
+    lanes: list[_Lane],
+    records: list[StepRecord],
+    probes: list[StatisticsProbe],
+    run: Run | None,
+    stopped: str,
+    estimated: list[str],
+) -> StatisticsCheck:
     notes = list(dict.fromkeys([*estimated, *(note for lane in lanes for note in lane.notes)]))
     if stopped:
         notes.append(stopped)
@@ -308,10 +321,16 @@ class _Lane:
         value = float(self.problem.objective(w, self.X, self.y))
         seen = sight([Part(self.before, exact, w, entry)])
         record = StepRecord(
-            t, float((w - self.gd).norm()), float((w - exact).norm()), step,
+            t,
+            float((w - self.gd).norm()),
+            float((w - exact).norm()),
+            step,
             self._sum if self.lr * self.constants.beta <= 2 else math.inf,
-            distance, theorem, value, seen,
-        )  # fmt: skip
+            distance,
+            theorem,
+            value,
+            seen,
+        )
         self.within &= bool(((w - exact).abs() <= entry).all())
         self.within &= record.error <= record.global_bound and math.isfinite(record.error)
         if math.isfinite(theorem):
@@ -340,9 +359,14 @@ class _Lane:
             return math.inf
         if self.spec.penalty == "l1":
             return lasso_bound(
-                t, self._eps, C0=c.C0, beta=1 / self.lr, R=c.B_w, lam=self.spec.lam,
+                t,
+                self._eps,
+                C0=c.C0,
+                beta=1 / self.lr,
+                R=c.B_w,
+                lam=self.spec.lam,
                 d=self.spec.n_features,
-            )  # fmt: skip
+            )
         if c.alpha <= 0:
             return math.inf
         return strongly_convex_bound(t, self._eps, 1 / (self.lr * c.alpha), c.B_w)

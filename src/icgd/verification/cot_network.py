@@ -206,9 +206,14 @@ class _Judge:
         self._within &= all(lane.within for lane in self._lanes)
 
     def verdict(
-        self, run: Run | None, grid: GridCheck, probes: list[ProbeResult],
-        predictions: PredictionCheck, *, stopped: str = "",
-    ) -> Check:  # fmt: skip
+        self,
+        run: Run | None,
+        grid: GridCheck,
+        probes: list[ProbeResult],
+        predictions: PredictionCheck,
+        *,
+        stopped: str = "",
+    ) -> Check:
         """Collect the maxima and decide."""
         records = self.records
         # The global bound is rigorous where it says anything; NaN and infinity say nothing.

@@ -97,7 +97,7 @@ class StackCheck(ShortCheck):
         rows = [
             ("one step from the same weights", self.max_round_error, self.round_bound),
             ("end of the run, global bound", final, self.global_bound),
-        ]  # fmt: skip
+        ]
         part = max(self.fits, key=lambda fit: (not fit.passed, fit.error))
         rows += [(f"probe {p.name} ({p.executor})", p.error, p.bound) for p in self.probes]
         rows.append((f"{len(self.fits)} stored parts, worst {part.name}", part.error, part.bound))
@@ -106,9 +106,16 @@ class StackCheck(ShortCheck):
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a result file."""
         keys = (
-            "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "passed",
-            "verdict", "resolution", "notes",
-        )  # fmt: skip
+            "max_error",
+            "max_round_error",
+            "round_bound",
+            "global_bound",
+            "paper_bound",
+            "passed",
+            "verdict",
+            "resolution",
+            "notes",
+        )
         return {
             **{key: getattr(self, key) for key in keys},
             "probes": [asdict(probe) for probe in self.probes],
@@ -219,9 +226,16 @@ class _Lane:
         self._apart = worst((self._apart, error))
         self._way = max(self._way, distance(self._start, self.gd))
         return RoundRecord(
-            self._step, error, off, largest(local), self._global, self._theorem,
-            kinks, distance(before, exact), seen,
-        )  # fmt: skip
+            self._step,
+            error,
+            off,
+            largest(local),
+            self._global,
+            self._theorem,
+            kinks,
+            distance(before, exact),
+            seen,
+        )
 
     def _widen(self, before: Weights) -> None:
         """Carry the uncertainty of the whole run one step on; once it is hopeless it stays infinite."""
@@ -233,15 +247,21 @@ class _Lane:
 
 
 def _verdict(
-    program: Program, lanes: list[_Lane], records: list[RoundRecord],
-    parts: tuple[list[FitCheck], list[StackProbe]], run: Run | None, stopped: str, batched: bool,
-) -> StackCheck:  # fmt: skip
+    program: Program,
+    lanes: list[_Lane],
+    records: list[RoundRecord],
+    parts: tuple[list[FitCheck], list[StackProbe]],
+    run: Run | None,
+    stopped: str,
+    batched: bool,
+) -> StackCheck:
     fits, probes = parts
     notes = [stopped] if stopped else []
     notes += [
         f"Stored part {f.name} is {f.error:.3g} away from its function and may be {f.bound:.3g}."
-        for f in fits if not f.passed
-    ]  # fmt: skip
+        for f in fits
+        if not f.passed
+    ]
     missed = [probe for probe in probes if not probe.passed]
     if missed:
         notes.append(

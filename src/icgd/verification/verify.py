@@ -80,8 +80,11 @@ def verify(
     (True, True)
     """
     common = {
-        "executor": executor, "probe_sets": probe_sets, "seed": seed, "progress": progress,
-    }  # fmt: skip
+        "executor": executor,
+        "probe_sets": probe_sets,
+        "seed": seed,
+        "progress": progress,
+    }
     kind = str(program.config.get("construction"))
     check_construction(kind)
     try:
@@ -96,9 +99,14 @@ def verify(
 
 
 def _verify(
-    kind: str, program: Program, X: Any, Y: Any, init: Any, rounds: dict[str, int | None],
+    kind: str,
+    program: Program,
+    X: Any,
+    Y: Any,
+    init: Any,
+    rounds: dict[str, int | None],
     common: dict[str, Any],
-) -> Any:  # fmt: skip
+) -> Any:
     """Hand the program to the verifier of its construction."""
     from icgd.verification.cot_linear import verify_statistics
     from icgd.verification.cot_network import verify_network

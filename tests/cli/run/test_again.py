@@ -16,17 +16,28 @@ EXAMPLE = Settings(HERE, example="diabetes")
 CASES = {
     "plain": EXAMPLE,
     "seed": replace(EXAMPLE, seed=17, epochs=2, lr=0.003, widths="8,4", bias=False),
-    "stack": replace(EXAMPLE, method="stack", activation="tanh", steps=7, box=2.5, n_relu=99, radius=6.0),
+    "stack": replace(
+        EXAMPLE, method="stack", activation="tanh", steps=7, box=2.5, n_relu=99, radius=6.0
+    ),
     "forward": replace(
-        EXAMPLE, method="forward_mode", activation="gelu", attention="relu", signal_radius=4.0, steps=3
+        EXAMPLE,
+        method="forward_mode",
+        activation="gelu",
+        attention="relu",
+        signal_radius=4.0,
+        steps=3,
     ),
     "lasso": replace(EXAMPLE, model="lasso", lam=0.25, steps=11, standardize=False),
     "logistic": replace(EXAMPLE, example="breast_cancer", model="logistic", target=("benign",)),
     "linear": replace(EXAMPLE, model="linear", optimizer="newton", steps=5, dtype="float32"),
-    "grid": replace(EXAMPLE, temperature="hard", n_grid=256, rho=1.25, radius=16.0, executor="dense"),
+    "grid": replace(
+        EXAMPLE, temperature="hard", n_grid=256, rho=1.25, radius=16.0, executor="dense"
+    ),
     "traced": replace(EXAMPLE, trace=True, trace_budget=3.5),
-    "names": Settings(HERE, data=Path("a table's $x; \"y\".csv"), target=("a b", "c,d", "--e"), output="relu"),
-}  # fmt: skip
+    "names": Settings(
+        HERE, data=Path('a table\'s $x; "y".csv'), target=("a b", "c,d", "--e"), output="relu"
+    ),
+}
 
 
 def parsed(command, monkeypatch):

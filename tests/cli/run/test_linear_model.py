@@ -24,9 +24,11 @@ def here(tmp_path, monkeypatch):
     X = generator.normal(size=(40, 3))
     s = X @ np.array([1.0, -2.0, 0.0]) + 0.1 * generator.normal(size=40)
     columns = {
-        "number": s, "label": (s > 0) + 4.0, "count": generator.poisson(np.exp(0.4 * s)),
+        "number": s,
+        "label": (s > 0) + 4.0,
+        "count": generator.poisson(np.exp(0.4 * s)),
         "three": np.arange(40) % 3,
-    }  # fmt: skip
+    }
     for name, y in columns.items():
         table = np.column_stack([X, y])
         np.savetxt(f"{name}.csv", table, delimiter=",", header="a,b,c,y", comments="")

@@ -21,10 +21,27 @@ from icgd.cli.run.network import r_squared
 from icgd.cli.tables import load_example, make_table
 
 KEYS = {
-    "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "rounds", "blocks",
-    "dense_flops", "structured_flops", "r2_transformer", "r2_sgd", "seconds", "config", "versions",
-    "loss_before", "loss_after", "passed", "rounds_over_bound", "near_kink", "radius",
-}  # fmt: skip
+    "max_error",
+    "max_round_error",
+    "round_bound",
+    "global_bound",
+    "paper_bound",
+    "rounds",
+    "blocks",
+    "dense_flops",
+    "structured_flops",
+    "r2_transformer",
+    "r2_sgd",
+    "seconds",
+    "config",
+    "versions",
+    "loss_before",
+    "loss_after",
+    "passed",
+    "rounds_over_bound",
+    "near_kink",
+    "radius",
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +49,21 @@ def finished(tmp_path_factory, table_csv, icgd_command):
     """One run of the command: its directory, its result file and what it said."""
     out = tmp_path_factory.mktemp("run") / "deep" / "out"
     said = icgd_command(
-        "run", table_csv, "--target", "y", "--target", "y2", "--widths", "6", "--epochs", 3,
-        "--lr", 0.02, "--out", out,
-    )  # fmt: skip
+        "run",
+        table_csv,
+        "--target",
+        "y",
+        "--target",
+        "y2",
+        "--widths",
+        "6",
+        "--epochs",
+        3,
+        "--lr",
+        0.02,
+        "--out",
+        out,
+    )
     assert said.exit_code == 0, said.output
     return out, json.loads((out / "result.json").read_text()), said
 
@@ -111,8 +140,17 @@ def test_files_and_nothing_else(finished):
 
 def test_table_and_progress_are_printed(finished):
     _, _, said = finished
-    for words in ("passed", "R²", "Bound: per round", "Bound: whole run, as in the paper", "FLOPs",
-                  "kink", "Range used", "Seconds", "report.html"):  # fmt: skip
+    for words in (
+        "passed",
+        "R²",
+        "Bound: per round",
+        "Bound: whole run, as in the paper",
+        "FLOPs",
+        "kink",
+        "Range used",
+        "Seconds",
+        "report.html",
+    ):
         assert words in said.stdout
     assert "rounds 72/72" in said.stderr
 
@@ -242,12 +280,33 @@ def test_help_is_complete_and_loads_nothing_heavy():
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", probe],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "COLUMNS": "100"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
-    for option in ("--target", "--widths", "--lr", "--epochs", "--no-standardize", "--seed", "--out",
-                   "--temperature", "--n-grid", "--rho", "--radius", "--dtype", "--executor", "--output",
-                   "--no-bias", "--example", "--paper", "--json", "--program"):  # fmt: skip
+    for option in (
+        "--target",
+        "--widths",
+        "--lr",
+        "--epochs",
+        "--no-standardize",
+        "--seed",
+        "--out",
+        "--temperature",
+        "--n-grid",
+        "--rho",
+        "--radius",
+        "--dtype",
+        "--executor",
+        "--output",
+        "--no-bias",
+        "--example",
+        "--paper",
+        "--json",
+        "--program",
+    ):
         assert option in done.stdout
     assert "[default: 16,16]" in done.stdout

@@ -44,8 +44,12 @@ def trained(activation: str, steps: int, lr: float, *, full_batch: bool) -> list
     table = (table - table.mean(0)) / table.std(0, correction=0)
     X, Y = table[:, :3], table[:, 3:]
     network = nn.Sequential(
-        nn.Linear(3, 5), MODULES[activation](), nn.Linear(5, 4), MODULES[activation](), nn.Linear(4, 1)
-    ).double()  # fmt: skip
+        nn.Linear(3, 5),
+        MODULES[activation](),
+        nn.Linear(5, 4),
+        MODULES[activation](),
+        nn.Linear(4, 1),
+    ).double()
     start = icgd.Network((3, 5, 4, 1)).init(seed=0)
     linears = [m for m in network if isinstance(m, nn.Linear)]
     with torch.no_grad():

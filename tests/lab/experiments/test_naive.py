@@ -116,8 +116,11 @@ def test_penalties_are_chosen_on_prompts_that_nothing_is_measured_on(tmp_path, t
         for penalty in family.penalties:
             predict = family.member(penalty)
             made = torch.cat(
-                [predict(type(b)(b.xs.double(), b.ys.double() - means, b.kind, b.counted)) for b in others]
-            )  # fmt: skip
+                [
+                    predict(type(b)(b.xs.double(), b.ys.double() - means, b.kind, b.counted))
+                    for b in others
+                ]
+            )
             off = (made + means - targets).square().mean((0, 2))
             errors[penalty] = float(off[row["judged"]].mean())
         assert row["penalty"][name] == min(errors, key=errors.get)
@@ -161,8 +164,13 @@ def test_phi_of_the_laptop_scale_is_nearly_one_number():
 
 @pytest.mark.parametrize(
     ("task", "until", "last", "places"),
-    [(REGRESSION, 9, 3, [6, 7, 8]), (REGRESSION, 5, 1, [4]), (SERIES, 9, 2, [7, 8]), (CHAIN, 9, 3, [4, 6, 7])],
-)  # fmt: skip
+    [
+        (REGRESSION, 9, 3, [6, 7, 8]),
+        (REGRESSION, 5, 1, [4]),
+        (SERIES, 9, 2, [7, 8]),
+        (CHAIN, 9, 3, [4, 6, 7]),
+    ],
+)
 def test_models_are_judged_at_the_last_counted_positions(task, until, last, places):
     """Position 8 of a chain of 3 tokens is followed by a new start, as are 2 and 5."""
     (batch,) = evaluation_prompts(of(task), POINTS, 8, 0)
@@ -203,11 +211,14 @@ def test_overflow_falls_short_and_a_missing_number_decides_nothing():
 def test_the_reference_is_chosen_on_other_prompts_not_on_the_measured_ones():
     rows = [
         {
-            "predictor": "naive", "seed": seed, "judged": [1, 2], "selection": {"a": 0.3, "b": 0.2},
+            "predictor": "naive",
+            "seed": seed,
+            "judged": [1, 2],
+            "selection": {"a": 0.3, "b": 0.2},
             "error": {"a": [9.0, 0.1, 0.1], "b": [9.0, 0.4, 0.6]},
         }
         for seed in range(3)
-    ]  # fmt: skip
+    ]
     assert best_reference(rows, "error") == Reference("b", [0.5] * 3)
     with pytest.raises(InvalidFile, match="icgd reproduce"):
         best_reference([{"model": "a"}], "error")

@@ -28,10 +28,18 @@ ROWS = [
 
 def a_record(rows=ROWS, **changes) -> Record:
     told = {
-        "name": "algo-fig3", "scale": "smoke", "command": "icgd reproduce algo-fig3 --scale smoke",
-        "settings": {"seeds": 1}, "cells": "0123456789", "seeds": 1, "workers": 1, "seconds": 2.0,
-        "torch": "2", "icgd": "0", "rows": rows,
-    }  # fmt: skip
+        "name": "algo-fig3",
+        "scale": "smoke",
+        "command": "icgd reproduce algo-fig3 --scale smoke",
+        "settings": {"seeds": 1},
+        "cells": "0123456789",
+        "seeds": 1,
+        "workers": 1,
+        "seconds": 2.0,
+        "torch": "2",
+        "icgd": "0",
+        "rows": rows,
+    }
     return Record(**{**told, **changes})
 
 
@@ -107,11 +115,22 @@ def with_(**changes) -> str:
         with_()[:-20],
     ],
     ids=[
-        "empty", "no JSON", "cut short", "a list", "null", "unknown key", "wrong format",
-        "unknown scale", "rows are no list", "rows are no tables", "seconds are no number",
-        "no rows", "no seeds", "cut at the end",
+        "empty",
+        "no JSON",
+        "cut short",
+        "a list",
+        "null",
+        "unknown key",
+        "wrong format",
+        "unknown scale",
+        "rows are no list",
+        "rows are no tables",
+        "seconds are no number",
+        "no rows",
+        "no seeds",
+        "cut at the end",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_record_is_refused_in_one_line(tmp_path, text):
     path = tmp_path / "r.json"
     path.write_text(text)

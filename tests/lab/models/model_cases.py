@@ -14,9 +14,14 @@ KINDS = {
     "looped-bare": {"kind": "looped", "n_layer": 2, "loops": 3, "inject": False},
     "algoformer": {"kind": "algoformer", "n_layer": 1, "loops": 4, "window": 2},
     "algoformer-bare": {
-        "kind": "algoformer", "n_layer": 2, "n_pre": 1, "n_post": 3, "loops": 2, "inject": False,
+        "kind": "algoformer",
+        "n_layer": 2,
+        "n_pre": 1,
+        "n_post": 3,
+        "loops": 2,
+        "inject": False,
     },
-}  # fmt: skip
+}
 LAYOUTS = ("interleaved", "concatenated", "series")
 ATTENTIONS = ("softmax", "relu", "linear")
 

@@ -12,8 +12,14 @@ from icgd.lab.models.config import ModelConfig
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_head": 5, "n_embd": 64}, r"`n_head` must divide n_embd = 64. Got 5. For example n_head=4."),
-        ({"n_head": 7, "n_embd": 5}, r"`n_head` must divide n_embd = 5. Got 7. For example n_head=5."),
+        (
+            {"n_head": 5, "n_embd": 64},
+            r"`n_head` must divide n_embd = 64. Got 5. For example n_head=4.",
+        ),
+        (
+            {"n_head": 7, "n_embd": 5},
+            r"`n_head` must divide n_embd = 5. Got 7. For example n_head=5.",
+        ),
         ({"n_head": 0}, r"`n_head` must be >= 1. Got 0."),
         ({"n_layer": 0}, r"`n_layer` must be >= 1. Got 0."),
         ({"n_embd": -8}, r"`n_embd` must be >= 1. Got -8."),
@@ -33,7 +39,7 @@ from icgd.lab.models.config import ModelConfig
         ({"n_layer": True}, r"`n_layer` must be a valid integer. Got True."),
         ({"layers": 3}, r"`layers` must be a setting of a model. Got 3. Known: kind, n_layer,"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused(settings, message):
     with pytest.raises(InvalidParameter, match=message):
         ModelConfig(**settings)

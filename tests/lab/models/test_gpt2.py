@@ -53,10 +53,15 @@ def test_the_same_outputs(shape, layout, n):
 def test_a_gpt2_of_their_own_weights_comes_over(shape, seed):
     torch.manual_seed(seed)
     config = transformers.GPT2Config(
-        vocab_size=5, n_positions=2 * shape["n_positions"], n_embd=shape["n_embd"],
-        n_layer=shape["n_layer"], n_head=shape["n_head"], n_inner=shape.get("d_mlp"),
-        bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
+        vocab_size=5,
+        n_positions=2 * shape["n_positions"],
+        n_embd=shape["n_embd"],
+        n_layer=shape["n_layer"],
+        n_head=shape["n_head"],
+        n_inner=shape.get("d_mlp"),
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     gpt2 = transformers.GPT2Model(config).double().eval()
     model = from_gpt2(gpt2, 3, 2)
     batch = prompts(model, n=5, seed=seed)

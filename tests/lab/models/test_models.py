@@ -207,9 +207,16 @@ def test_parameters_are_counted_in_closed_form_and_loops_add_none(layout, layer_
             cases["standard"] = ({"n_layer": 4}, 4, 1)
         for kind, (settings, n_blocks, n_stacks) in cases.items():
             model = make(
-                kind=kind, loops=loops, n_embd=d, n_head=3, d_mlp=hidden, n_positions=n, layout=layout,
-                layer_norm=layer_norm, **settings,
-            )  # fmt: skip
+                kind=kind,
+                loops=loops,
+                n_embd=d,
+                n_head=3,
+                d_mlp=hidden,
+                n_positions=n,
+                layout=layout,
+                layer_norm=layer_norm,
+                **settings,
+            )
             count = sum(p.numel() for p in model.parameters())
             assert count == ends + n_blocks * block + n_stacks * 2 * d * layer_norm
 
@@ -283,9 +290,17 @@ def test_gradients_are_those_of_differences(kind, attention):
 def test_one_of_everything(kind, attention, layout):
     """One point, one head, width 1, one prompt, scalars in and out."""
     model = make(
-        **KINDS[kind], attention=attention, layout=layout, n_head=1, n_embd=1, d_mlp=1, n_positions=1,
-        d_x=1, d_y=1, spread=0.1,
-    )  # fmt: skip
+        **KINDS[kind],
+        attention=attention,
+        layout=layout,
+        n_head=1,
+        n_embd=1,
+        d_mlp=1,
+        n_positions=1,
+        d_x=1,
+        d_y=1,
+        spread=0.1,
+    )
     batch = prompts(model, n=1, n_batch=1)
     assert predict(model, batch).shape == (1, 1, 1)
     loss = model.loss(batch)

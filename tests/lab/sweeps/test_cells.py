@@ -38,10 +38,14 @@ TINY = {
     "model": {"n_layer": 1, "n_head": 1, "n_embd": 8, "n_positions": 5},
     "task": {"name": "noisy_linear_regression", "n_dims": 2, "noise_std": 0.5},
     "training": {
-        "batch_size": 4, "train_steps": 6, "n_points": 5, "threads": 1, "log_every_steps": 2,
+        "batch_size": 4,
+        "train_steps": 6,
+        "n_points": 5,
+        "threads": 1,
+        "log_every_steps": 2,
         "learning_rate": 0.01,
     },
-}  # fmt: skip
+}
 FINAL = "icgd.lab.experiments.measures:final"
 SHORT = {"n_prompts": 8}
 

@@ -96,9 +96,14 @@ def test_a_worker_that_is_killed_loses_no_finished_cell(tmp_path, executor):
     (tmp_path / "cells").mkdir()
     path = os.pathsep.join([str(tmp_path), *sys.path])
     said = subprocess.run(
-        [sys.executable, "killed_worker.py", executor, "cells"], cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": path}, timeout=300, check=False,
-    )  # fmt: skip
+        [sys.executable, "killed_worker.py", executor, "cells"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=300,
+        check=False,
+    )
     assert said.returncode == 0, said.stderr
     ran = (tmp_path / "cells" / "ran").read_text().split()
     assert (tmp_path / "cells" / "died").exists()

@@ -19,14 +19,23 @@ B, N, D_X, WIDTH, HEADS, HIDDEN = 3, 5, 4, 8, 2, 12
 def a_cell(seed: int = 0, steps: int = 1, kind: str = "standard", **model) -> Cell:
     told = {
         "model": {
-            "kind": kind, "n_layer": 1, "n_head": HEADS, "n_embd": WIDTH, "d_mlp": HIDDEN, "n_positions": N,
+            "kind": kind,
+            "n_layer": 1,
+            "n_head": HEADS,
+            "n_embd": WIDTH,
+            "d_mlp": HIDDEN,
+            "n_positions": N,
             **model,
         },
         "task": {"name": "linear_regression", "n_dims": D_X},
         "training": {
-            "batch_size": B, "n_points": N, "train_steps": steps, "seed": seed, "threads": 1,
+            "batch_size": B,
+            "n_points": N,
+            "train_steps": steps,
+            "seed": seed,
+            "threads": 1,
         },
-    }  # fmt: skip
+    }
     return training_cell({"seed": seed, "steps": steps}, make_config(told), "m:f")
 
 
@@ -66,9 +75,7 @@ def test_the_operations_of_a_step_are_those_counted_by_hand(attention):
 
 def test_loops_cost_as_much_as_they_are_made():
     """Of a looped model only the loops grow: two more loops cost twice what one more does."""
-    flops = [
-        estimate([a_cell(kind="looped", loops=t, window=0)], 1).flops for t in (1, 2, 3, 4)
-    ]  # fmt: skip
+    flops = [estimate([a_cell(kind="looped", loops=t, window=0)], 1).flops for t in (1, 2, 3, 4)]
     # Between loops all tokens are wanted, in the last one the asked ones.
     assert flops[1] > 1.5 * flops[0]
     assert flops[2] - flops[1] == flops[3] - flops[2] > 0
@@ -189,8 +196,16 @@ def test_an_estimate_is_told_in_a_sentence():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (0.01, "1 s"), (1.4, "1 s"),
-     (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (864000, "10.0 days")],
-)  # fmt: skip
+    [
+        (0, "0 s"),
+        (0.01, "1 s"),
+        (1.4, "1 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "120 min"),
+        (7200, "2.0 h"),
+        (864000, "10.0 days"),
+    ],
+)
 def test_times_are_told_for_people(seconds, text):
     assert duration(seconds) == text

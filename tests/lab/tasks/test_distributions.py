@@ -151,9 +151,12 @@ def test_bad_configurations(bad):
         (lambda: Mixture((), ()), "`components` must have at least one"),
         (lambda: Mixture((Gaussian(),), (0.5, 0.5)), "`weights` must have one number for each"),
         (lambda: two_gaussians(0.9, 0.2), "`weights` must sum to 1"),
-        (lambda: draw(Gaussian(scales=(1.0,)), (2, 3)), "`scales` must have a number for each of 3"),
+        (
+            lambda: draw(Gaussian(scales=(1.0,)), (2, 3)),
+            "`scales` must have a number for each of 3",
+        ),
     ],
-)  # fmt: skip
+)
 def test_impossible_distributions(make, message):
     with pytest.raises(InvalidParameter) as caught:
         make()

@@ -55,9 +55,16 @@ def test_fixed_scaling_keeps_the_mean_square(n_layers):
 @pytest.mark.parametrize("slope", [0.0, 0.2])
 def test_unscaled_targets_by_hand(bias, slope):
     task = NetworkRegression(
-        3, n_layers=3, hidden_layer_size=5, scaling="none", bias=bias, slope=slope, dtype=torch.float64,
-        inputs=Gaussian(), weights=Gaussian(mean=0.5),
-    )  # fmt: skip
+        3,
+        n_layers=3,
+        hidden_layer_size=5,
+        scaling="none",
+        bias=bias,
+        slope=slope,
+        dtype=torch.float64,
+        inputs=Gaussian(),
+        weights=Gaussian(mean=0.5),
+    )
     batch = task.sample(2, 4, generator=seeded(3))
     generator = seeded(3)
     draw = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)  # noqa: E731

@@ -279,9 +279,14 @@ def test_every_name_builds(name):
 
 def test_names_of_the_well_known_repository():
     known = (
-        "linear_regression", "sparse_linear_regression", "noisy_linear_regression", "quadratic_regression",
-        "relu_2nn_regression", "decision_tree", "linear_classification",
-    )  # fmt: skip
+        "linear_regression",
+        "sparse_linear_regression",
+        "noisy_linear_regression",
+        "quadratic_regression",
+        "relu_2nn_regression",
+        "decision_tree",
+        "linear_classification",
+    )
     assert set(known) <= set(TASKS)
     config = TaskConfig.model_validate(
         {"name": "relu_2nn_regression", "n_dims": 6, "data": "gaussian", "hidden_layer_size": 12}
@@ -313,12 +318,21 @@ def test_a_config_survives_json():
     ("options", "message"),
     [
         ({"name": "linear_regresion"}, "Did you mean 'linear_regression'?"),
-        ({"name": "decision_tree", "sparsity": 3, "weights": "sphere"}, "`task.sparsity` must be left out"),
-        ({"name": "decision_tree", "order": 3}, "decision_tree has no such option. Got 3. It has depth."),
+        (
+            {"name": "decision_tree", "sparsity": 3, "weights": "sphere"},
+            "`task.sparsity` must be left out",
+        ),
+        (
+            {"name": "decision_tree", "order": 3},
+            "decision_tree has no such option. Got 3. It has depth.",
+        ),
         ({"name": "mlp_chain", "n_outputs": 3}, "`d_y` must be d_x = 20"),
-        ({"noise": "gaussian", "noise_std": 1.0}, "`task.noise_std` must be left out where task.noise"),
+        (
+            {"noise": "gaussian", "noise_std": 1.0},
+            "`task.noise_std` must be left out where task.noise",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_configurations(options, message):
     with pytest.raises(InvalidParameter) as caught:
         build_task(TaskConfig(**options))

@@ -32,12 +32,16 @@ def test_a_table_and_two_files_are_the_same_text(tmp_path):
     assert one.name.startswith("given-")
 
 
-@pytest.mark.parametrize("change", [
-    lambda text: text.replace("\n", "\r\n"),
-    lambda text: "\ufeff" + text,
-    lambda text: text.rstrip("\n"),
-    lambda text: text + "\n\n",
-], ids=["windows", "byte order mark", "no last line feed", "blank lines"])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: "\ufeff" + text,
+        lambda text: text.rstrip("\n"),
+        lambda text: text + "\n\n",
+    ],
+    ids=["windows", "byte order mark", "no last line feed", "blank lines"],
+)
 def test_how_lines_end_does_not_matter(tmp_path, change):
     plain = text_of_files([written(tmp_path / "a.tsv", table(PAIRS))])
     assert text_of_files([written(tmp_path / "b.tsv", change(table(PAIRS)))]) == plain
@@ -49,16 +53,19 @@ def test_a_separator_inside_a_sentence_ends_no_line(tmp_path):
     assert len(text.train) + len(text.validation) == len(PAIRS)
 
 
-@pytest.mark.parametrize(("contents", "words"), [
-    ([""], ["0.txt is empty"]),
-    (["one column\n" * 60], ["0.txt, line 1: 1 columns"]),
-    ([table(PAIRS) + "a\tb\tc\n"], [f"line {len(PAIRS) + 1}: 3 columns"]),
-    ([b"gr\xfc\xdfe\thello\n"], ["0.txt is not UTF-8", "byte 2 is 0xfc"]),
-    ([table(PAIRS[:9])], ["0.txt has 9 usable pairs", "at least 50"]),
-    (["a\nb\n", "a\n"], ["0.txt has 2 lines", "1.txt 1"]),
-    (["a b c\n", ""], ["1.txt is empty"]),
-    (["a b c\n", b"\xff"], ["1.txt is not UTF-8"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("contents", "words"),
+    [
+        ([""], ["0.txt is empty"]),
+        (["one column\n" * 60], ["0.txt, line 1: 1 columns"]),
+        ([table(PAIRS) + "a\tb\tc\n"], [f"line {len(PAIRS) + 1}: 3 columns"]),
+        ([b"gr\xfc\xdfe\thello\n"], ["0.txt is not UTF-8", "byte 2 is 0xfc"]),
+        ([table(PAIRS[:9])], ["0.txt has 9 usable pairs", "at least 50"]),
+        (["a\nb\n", "a\n"], ["0.txt has 2 lines", "1.txt 1"]),
+        (["a b c\n", ""], ["1.txt is empty"]),
+        (["a b c\n", b"\xff"], ["1.txt is not UTF-8"]),
+    ],
+)
 def test_bad_files_are_named_with_what_is_wrong(tmp_path, contents, words):
     paths = [written(tmp_path / f"{i}.txt", content) for i, content in enumerate(contents)]
     with pytest.raises(InvalidFile) as said:

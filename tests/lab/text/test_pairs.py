@@ -29,10 +29,18 @@ def words(n: int, first: str = "w") -> str:
 @pytest.mark.parametrize(
     ("source", "target", "kept"),
     [
-        (3, 3, True), (2, 3, False), (3, 2, False), (40, 40, True), (41, 40, False), (40, 41, False),
-        (10, 5, True), (10, 4, False), (10, 22, True), (10, 23, False),
+        (3, 3, True),
+        (2, 3, False),
+        (3, 2, False),
+        (40, 40, True),
+        (41, 40, False),
+        (40, 41, False),
+        (10, 5, True),
+        (10, 4, False),
+        (10, 22, True),
+        (10, 23, False),
     ],
-)  # fmt: skip
+)
 def test_lengths_and_their_ratio_decide(source, target, kept):
     assert is_kept((words(source, "a"), words(target, "b"))) is kept
 
@@ -44,14 +52,20 @@ def test_a_sentence_that_is_not_translated_is_left_out():
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (("Sprachpaket für GNOME auf Arabisch", "language pack for GNOME in Arabic"),
-         ("Sprachpaket für KDE auf Arabisch", "language pack for KDE in Arabic")),
-        (("enthält Version 3.1 der Bibliothek", "contains version 3.1 of the library"),
-         ("enthält Version 12 der Bibliothek", "contains version 12 of the library")),
-        (("die Dateien von libfoo2 für Entwickler", "the libfoo2 files for developers"),
-         ("die Dateien von lib-bar9 für Entwickler", "the lib-bar9 files for developers")),
+        (
+            ("Sprachpaket für GNOME auf Arabisch", "language pack for GNOME in Arabic"),
+            ("Sprachpaket für KDE auf Arabisch", "language pack for KDE in Arabic"),
+        ),
+        (
+            ("enthält Version 3.1 der Bibliothek", "contains version 3.1 of the library"),
+            ("enthält Version 12 der Bibliothek", "contains version 12 of the library"),
+        ),
+        (
+            ("die Dateien von libfoo2 für Entwickler", "the libfoo2 files for developers"),
+            ("die Dateien von lib-bar9 für Entwickler", "the lib-bar9 files for developers"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_names_and_numbers_make_no_other_template(one, other):
     assert masked(one) == masked(other)
     assert list(one_of_each_template([one, other])) == [one]
@@ -63,8 +77,10 @@ def test_one_side_that_is_shared_is_enough_to_be_left_out():
 
 
 few_words = st.lists(
-    st.sampled_from(["das", "Haus", "von", "KDE", "libx2", "ist", "the", "of", "7"]), min_size=3, max_size=5
-).map(" ".join)  # fmt: skip
+    st.sampled_from(["das", "Haus", "von", "KDE", "libx2", "ist", "the", "of", "7"]),
+    min_size=3,
+    max_size=5,
+).map(" ".join)
 
 
 @settings(max_examples=40, deadline=None)

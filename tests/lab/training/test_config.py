@@ -46,13 +46,25 @@ def test_the_keys_of_the_in_context_learning_repository_are_understood():
         {
             "out_dir": "models/linear",
             "model": {
-                "family": "gpt2", "n_dims": 20, "n_positions": 101, "n_embd": 256, "n_layer": 12,
+                "family": "gpt2",
+                "n_dims": 20,
+                "n_positions": 101,
+                "n_embd": 256,
+                "n_layer": 12,
                 "n_head": 8,
             },
             "training": {
-                "task": "sparse_linear_regression", "data": "gaussian", "task_kwargs": {"sparsity": 3},
-                "batch_size": 64, "learning_rate": 0.0001, "save_every_steps": 1000, "keep_every_steps": 100000,
-                "train_steps": 500001, "num_tasks": None, "num_training_examples": None, "resume_id": None,
+                "task": "sparse_linear_regression",
+                "data": "gaussian",
+                "task_kwargs": {"sparsity": 3},
+                "batch_size": 64,
+                "learning_rate": 0.0001,
+                "save_every_steps": 1000,
+                "keep_every_steps": 100000,
+                "train_steps": 500001,
+                "num_tasks": None,
+                "num_training_examples": None,
+                "resume_id": None,
                 "curriculum": {
                     "dims": {"start": 5, "end": 20, "inc": 1, "interval": 2000},
                     "points": {"start": 11, "end": 41, "inc": 2, "interval": 2000},
@@ -61,7 +73,7 @@ def test_the_keys_of_the_in_context_learning_repository_are_understood():
             "wandb": {"project": "x", "entity": "y", "notes": "", "log_every_steps": 100},
             "test_run": False,
         }
-    )  # fmt: skip
+    )
     assert made.model.kind == "standard"
     assert (made.task.name, made.task.n_dims, made.task.sparsity) == (
         "sparse_linear_regression",
@@ -77,14 +89,17 @@ def test_the_keys_of_the_in_context_learning_repository_are_understood():
     [
         ({"modell": {}}, r"Unknown setting `modell`. Did you mean `model`\?"),
         ({"model": {"n_layers": 3}}, r"`model.n_layers`. Did you mean `model.n_layer`\?"),
-        ({"training": {"learning_rte": 3}}, r"learning_rte`. Did you mean `training.learning_rate`\?"),
+        (
+            {"training": {"learning_rte": 3}},
+            r"learning_rte`. Did you mean `training.learning_rate`\?",
+        ),
         ({"training": {"curriculum": {"dim": {}}}}, r"`training.curriculum.dim`. Did you mean"),
         ({"training": {"batch_size": 0}}, r"training.batch_size: .*got 0"),
         ({"training": {"learning_rate": "fast"}}, r"training.learning_rate: .*got 'fast'"),
         ({"model": {"n_head": 3, "n_embd": 64}}, r"n_head.* must divide n_embd = 64"),
         ({"task": {"nam": "linear_regression"}}, r"`task.nam`. Did you mean `task.name`\?"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_named(data, message):
     with pytest.raises((icgd.InvalidFile, icgd.InvalidParameter), match=message):
         make_config(data)

@@ -84,9 +84,11 @@ def test_a_model_that_comes_along_can_be_evaluated_by_name(tmp_path):
 
 def test_weights_alone_begin_a_run_but_do_not_go_on(tmp_path):
     changes = [
-        "training.train_steps=2", "training.batch_size=2", "training.schedule=constant",
+        "training.train_steps=2",
+        "training.batch_size=2",
+        "training.schedule=constant",
         f"out_dir={tmp_path / 'run'}",
-    ]  # fmt: skip
+    ]
     config = load_config("looped_small", changes)
     first = train(config)
     export_weights(first.directory, tmp_path / "weights" / "checkpoint.safetensors")

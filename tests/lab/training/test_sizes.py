@@ -28,15 +28,17 @@ TOO_LARGE = {
         "training.n_points",
     ),
     "curriculum": (
-        ["training.curriculum.points.end=100000", "model.n_positions=100000"], "training.curriculum.points.end",
+        ["training.curriculum.points.end=100000", "model.n_positions=100000"],
+        "training.curriculum.points.end",
     ),
     "loops": (["model.kind=looped", "model.loops=1000000"], "model.loops"),
     "dimensions": (["task.n_dims=100000000"], "task.n_dims"),
     "depth": (["task.name=decision_tree", "task.depth=60"], "task.depth"),
     "units of the task": (
-        ["task.name=relu_2nn_regression", "task.hidden_layer_size=1000000000"], "task.hidden_layer_size",
+        ["task.name=relu_2nn_regression", "task.hidden_layer_size=1000000000"],
+        "task.hidden_layer_size",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", TOO_LARGE)
@@ -63,15 +65,20 @@ MEASURED = {
     "wide": ({"n_embd": 1200, "n_layer": 2}, {"batch_size": 1, "n_points": 4}, {}),
     "deep": ({"n_embd": 64, "n_layer": 300}, {"batch_size": 1, "n_points": 4}, {}),
     "prompts": ({"n_embd": 64, "n_layer": 3}, {"batch_size": 400}, {}),
-    "long": ({"n_embd": 64, "n_positions": 600, "n_head": 4}, {"batch_size": 16, "n_points": 600}, {}),
+    "long": (
+        {"n_embd": 64, "n_positions": 600, "n_head": 4},
+        {"batch_size": 16, "n_points": 600},
+        {},
+    ),
     "long relu": (
         {"n_embd": 32, "n_layer": 2, "n_positions": 400, "attention": "relu"},
-        {"batch_size": 8, "n_points": 400}, {},
+        {"batch_size": 8, "n_points": 400},
+        {},
     ),
     "loops": ({"kind": "looped", "n_embd": 64, "n_layer": 1, "loops": 20}, {}, {}),
     "hidden": ({"n_embd": 8, "n_layer": 1, "d_mlp": 20_000}, {"batch_size": 16}, {}),
     "dimensions": ({"n_embd": 16, "n_layer": 1}, {}, {"n_dims": 20_000}),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -26,10 +26,15 @@ SMALL = {
     "model": {"n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 8},
     "task": {"name": "noisy_linear_regression", "n_dims": 3, "noise_std": 0.5},
     "training": {
-        "batch_size": 8, "learning_rate": 0.01, "train_steps": 60, "n_points": 6,
-        "save_every_steps": 7, "log_every_steps": 10, "threads": 1,
+        "batch_size": 8,
+        "learning_rate": 0.01,
+        "train_steps": 60,
+        "n_points": 6,
+        "save_every_steps": 7,
+        "log_every_steps": 10,
+        "threads": 1,
     },
-}  # fmt: skip
+}
 
 
 def config(directory, **training):
@@ -101,10 +106,20 @@ def test_two_processes_are_one(tmp_path):
     train(alone)
     (tmp_path / "script.py").write_text(SCRIPT)
     subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         str(tmp_path / "script.py"), shared.to_json()],
-        check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            str(tmp_path / "script.py"),
+            shared.to_json(),
+        ],
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+    )
     a, b = weights(tmp_path / "alone"), weights(tmp_path / "shared")
     assert a.keys() == b.keys()
     for name in a:

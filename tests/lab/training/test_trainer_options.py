@@ -30,10 +30,14 @@ SMALL = {
     "model": {"n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 4},
     "task": {"name": "noisy_linear_regression", "n_dims": 2, "noise_std": 0.5},
     "training": {
-        "batch_size": 4, "learning_rate": 0.01, "train_steps": 6, "n_points": 4, "log_every_steps": 2,
+        "batch_size": 4,
+        "learning_rate": 0.01,
+        "train_steps": 6,
+        "n_points": 4,
+        "log_every_steps": 2,
         "threads": 1,
     },
-}  # fmt: skip
+}
 
 
 def config(directory, **training):
@@ -127,8 +131,10 @@ def test_compiled_steps_have_the_losses_of_plain_ones(tmp_path, compiler):
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(wanted.model_dump(mode="json")))
     subprocess.run(
         [sys.executable, "-m", "icgd", "train", str(tmp_path / "c.yaml")],
-        check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     plain, compiled = ([x["loss"] for x in lines(tmp_path / d)] for d in ("plain", "compiled"))
     assert len(set(plain)) == 3
     assert compiled == pytest.approx(plain, abs=1e-4)

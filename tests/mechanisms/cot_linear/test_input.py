@@ -33,45 +33,69 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "loss type": (lambda: icgd.LinearModel(2, 3), "`loss` must be one of"),  # type: ignore[arg-type]
     "reserved name": (
         lambda: icgd.residual_loss(torch.cosh, name="squared"),
-        "`name` must not be that of a built-in loss"),
+        "`name` must not be that of a built-in loss",
+    ),
     "not a torch function": (
         lambda: icgd.compile(icgd.GLM(2, lambda s: float(s.sum())), icgd.GD(0.1)),  # type: ignore[arg-type]
-        "`loss` must be a function of torch tensors"),
+        "`loss` must be a function of torch tensors",
+    ),
     "infinite slope": (
-        lambda: icgd.compile(icgd.GLM(2, torch.log), icgd.GD(0.1)), "`loss` must have a finite slope"),
+        lambda: icgd.compile(icgd.GLM(2, torch.log), icgd.GD(0.1)),
+        "`loss` must have a finite slope",
+    ),
     "useless certificate": (
         lambda: icgd.compile(
-            icgd.LinearModel(2, icgd.residual_loss(lambda r: r.abs() ** 1.5)), icgd.GD(0.1)),
-        "cannot be read off this grid|finite slope"),
+            icgd.LinearModel(2, icgd.residual_loss(lambda r: r.abs() ** 1.5)), icgd.GD(0.1)
+        ),
+        "cannot be read off this grid|finite slope",
+    ),
     "auto without y_radius": (
         lambda: icgd.compile(
-            icgd.LinearModel(2, icgd.joint_loss(lambda s, y: (y * s) ** 2), x_radius=1.0, w_radius=1.0),
-            icgd.GD()),
-        "needs y_radius"),
+            icgd.LinearModel(
+                2, icgd.joint_loss(lambda s, y: (y * s) ** 2), x_radius=1.0, w_radius=1.0
+            ),
+            icgd.GD(),
+        ),
+        "needs y_radius",
+    ),
     "delta": (lambda: icgd.huber(0.0), "`delta` must be a finite number > 0"),
     "x_radius": (lambda: icgd.Ridge(2, x_radius=-1.0), "`x_radius` must be > 0. Got -1.0"),
     "lr": (lambda: icgd.GD(lr=0.0), "`lr` must be a finite number > 0 or 'auto'. Got 0.0"),
     "lr word": (lambda: icgd.GD(lr="fast"), "`lr` must be .* Got 'fast'"),  # type: ignore[arg-type]
     "auto without radius": (
-        lambda: icgd.compile(icgd.Ridge(2), icgd.GD()), "lr='auto' .* needs x_radius"),
+        lambda: icgd.compile(icgd.Ridge(2), icgd.GD()),
+        "lr='auto' .* needs x_radius",
+    ),
     "auto without w_radius": (
-        lambda: icgd.compile(icgd.GLM(2, "poisson", x_radius=1.0), icgd.GD()), "needs w_radius"),
+        lambda: icgd.compile(icgd.GLM(2, "poisson", x_radius=1.0), icgd.GD()),
+        "needs w_radius",
+    ),
     "SGD": (lambda: icgd.compile(icgd.Ridge(2), icgd.SGD(0.1)), "`optimizer` must be an icgd.GD"),
     "GD for a network": (
         lambda: icgd.compile(icgd.Network((2, 1)), icgd.GD(0.1), method="cot"),
-        "`optimizer` must be an icgd.SGD"),
+        "`optimizer` must be an icgd.SGD",
+    ),
     "network option": (
         lambda: icgd.compile(icgd.Network((2, 1)), icgd.SGD(0.1), native=True),
-        "`native` must be left out for a network"),
+        "`native` must be left out for a network",
+    ),
     "n_grid": (lambda: ridge(n_grid=20), "`n_grid` of the spectral head must be >= 25"),
     "several at once": (
-        lambda: ridge(n_grid=1, radius=-2.0), "3 assumptions are violated.*n_grid.*radius.*target_radius"),
+        lambda: ridge(n_grid=1, radius=-2.0),
+        "3 assumptions are violated.*n_grid.*radius.*target_radius",
+    ),
     "target_radius": (
-        lambda: glm("logistic", target_radius=-1.0), "`target_radius` must be a finite number > 0"),
+        lambda: glm("logistic", target_radius=-1.0),
+        "`target_radius` must be a finite number > 0",
+    ),
     "head_error": (
         lambda: icgd.compile(icgd.LinearModel(2, "huber"), icgd.GD(0.1), head_error=1e-6),
-        "certified to .* the wanted error is 1e-06"),
-    "exp overflows": (lambda: glm("poisson", radius=1e4), "`radius` of the exponential head must be"),
+        "certified to .* the wanted error is 1e-06",
+    ),
+    "exp overflows": (
+        lambda: glm("poisson", radius=1e4),
+        "`radius` of the exponential head must be",
+    ),
     "no steps": (lambda: ridge().run(X, Y), "`steps` must be an integer >= 1. Got None"),
     "steps 0": (lambda: ridge().run(X, Y, steps=0), "`steps` must be an integer >= 1. Got 0"),
     "epochs": (lambda: ridge().run(X, Y, epochs=2, steps=1), "`epochs` must be left out for GD"),
@@ -80,29 +104,39 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "y shape": (lambda: ridge().run(X, Y[:2], steps=1), "`y` must have one entry per row of X"),
     "y nan": (lambda: ridge().run(X, NAN, steps=1), "`y` must be finite. Got nan"),
     "init": (lambda: ridge().run(X, Y, steps=1, init=[0.0]), r"`init` must have shape \(2,\)"),
-    "poisson y": (lambda: glm("poisson").run(X, -Y, steps=1), "`y` must be >= 0 for a Poisson model"),
+    "poisson y": (
+        lambda: glm("poisson").run(X, -Y, steps=1),
+        "`y` must be >= 0 for a Poisson model",
+    ),
     "logistic y": (lambda: glm("logistic").run(X, 2 * Y, steps=1), "`y` must be 0 or 1 .* Got 2.0"),
     "margin y": (
         lambda: icgd.compile(icgd.LinearModel(2, "squared_hinge"), icgd.GD(0.1)).run(X, Y, steps=1),
-        r"`y` must be -1 or \+1 for the squared_hinge loss. Got 0.0"),
+        r"`y` must be -1 or \+1 for the squared_hinge loss. Got 0.0",
+    ),
     "target too large": (
         lambda: glm("poisson", target_radius=4.0).run(X, 9 * Y, steps=1),
-        "size 9, outside the range .* target_radius >= 9"),
+        "size 9, outside the range .* target_radius >= 9",
+    ),
     "example too long": (
         lambda: icgd.compile(icgd.Ridge(2, x_radius=1.0), icgd.GD()).run(X, Y, steps=1),
-        r"\|x\| = 2.23607, above the x_radius 1"),
+        r"\|x\| = 2.23607, above the x_radius 1",
+    ),
     "range": (
         lambda: ridge(radius=2.0).run(X, 9 * Y, steps=1),
-        r"Head attention.slope met \|s\| = 9 .* outside its certified range .*radius >= 16"),
+        r"Head attention.slope met \|s\| = 9 .* outside its certified range .*radius >= 16",
+    ),
     "dense too large": (
         lambda: icgd.compile(icgd.Ridge(200), icgd.GD(0.1)).run(
-            torch.zeros(2000, 200), torch.zeros(2000), steps=1, executor="dense"),
-        "literal matrices .* or fewer examples"),
+            torch.zeros(2000, 200), torch.zeros(2000), steps=1, executor="dense"
+        ),
+        "literal matrices .* or fewer examples",
+    ),
     "predict shape": (lambda: ridge().run(X, Y, steps=1).predict(X[0]), "`X` must have shape"),
     "steps for a network": (
         lambda: icgd.compile(icgd.Network((2, 1)), icgd.SGD(0.1)).run(X, Y, steps=3),
-        "`steps` must be left out for SGD"),
-}  # fmt: skip
+        "`steps` must be left out for SGD",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)

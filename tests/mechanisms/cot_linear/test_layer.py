@@ -36,9 +36,15 @@ def test_the_chain_of_thought_is_gradient_descent(case: LinearCase, shape: tuple
 
 
 @pytest.mark.parametrize("case", LINEAR, ids=by_name)
-@pytest.mark.parametrize("options", [{}, {"temperature": "hard", "n_grid": 16, "radius": 8.0},
-                                     {"rho": 0.8, "margin": 6.0, "n_grid": 40, "radius": 8.0}],
-                         ids=["default", "hard", "blurred"])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"temperature": "hard", "n_grid": 16, "radius": 8.0},
+        {"rho": 0.8, "margin": 6.0, "n_grid": 40, "radius": 8.0},
+    ],
+    ids=["default", "hard", "blurred"],
+)
 def test_dense_and_structured_are_one_function(
     case: LinearCase, options: dict[str, object]
 ) -> None:

@@ -14,10 +14,16 @@ from icgd.transformer.gadgets.fits.slope_product import SHARPNESS
 # -- bar 12 ---------------------------------------------------------------------------------------
 
 BARS = {
-    (2, "tanh"): 1e-6, (2, "sigmoid"): 1e-7, (2, "relu"): 3e-3,
-    (3, "tanh"): 5e-6, (3, "sigmoid"): 5e-6, (3, "relu"): 3e-2,
-    (4, "tanh"): 3e-4, (4, "sigmoid"): 3e-4, (4, "relu"): 5e-2,
-}  # fmt: skip
+    (2, "tanh"): 1e-6,
+    (2, "sigmoid"): 1e-7,
+    (2, "relu"): 3e-3,
+    (3, "tanh"): 5e-6,
+    (3, "sigmoid"): 5e-6,
+    (3, "relu"): 3e-2,
+    (4, "tanh"): 3e-4,
+    (4, "sigmoid"): 3e-4,
+    (4, "relu"): 5e-2,
+}
 REACHED = {"tanh": 1e-7, "sigmoid": 1e-8, "relu": 5e-3}
 """What the fits in use reach at 200 units, with a margin of 5 or more."""
 
@@ -50,10 +56,14 @@ def test_half_the_units_meet_the_bars_as_well(n, attention):
 @pytest.mark.parametrize(
     ("act", "attention", "bar"),
     [
-        ("tanh", "tanh", 1e-11), ("tanh", "sigmoid", 1e-10), ("sigmoid", "sigmoid", 1e-11),
-        ("sigmoid", "tanh", 1e-11), ("relu", "relu", 1e-8), ("gelu", "tanh", 1e-5),
+        ("tanh", "tanh", 1e-11),
+        ("tanh", "sigmoid", 1e-10),
+        ("sigmoid", "sigmoid", 1e-11),
+        ("sigmoid", "tanh", 1e-11),
+        ("relu", "relu", 1e-8),
+        ("gelu", "tanh", 1e-5),
     ],
-)  # fmt: skip
+)
 def test_other_networks_and_several_steps(n, act, attention, bar):
     p = program(SHAPES[n], act, attention)
     X, Y, init = data(SHAPES[n], 2)
@@ -121,10 +131,17 @@ def test_executors_agree_on_relu_networks_up_to_the_sharp_units(widths, bias):
 @pytest.mark.parametrize(
     ("widths", "bias"),
     [
-        ((3, 4, 2), True), ((3, 4, 2), False), ((2, 3, 4, 3), True), ((2, 3, 4, 3), False),
-        ((3, 1, 1), True), ((2, 1, 1, 1), True), ((3, 2), True), ((3, 2), False), ((1, 1), True),
+        ((3, 4, 2), True),
+        ((3, 4, 2), False),
+        ((2, 3, 4, 3), True),
+        ((2, 3, 4, 3), False),
+        ((3, 1, 1), True),
+        ((2, 1, 1, 1), True),
+        ((3, 2), True),
+        ((3, 2), False),
+        ((1, 1), True),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize(
     ("act", "attention", "bar"), [("tanh", "tanh", 1e-11), ("relu", "relu", 1e-8)]
 )

@@ -109,7 +109,7 @@ def test_targets_outside_their_range_are_refused():
         ("softplus", {"signal_radius": 0.0}, InvalidParameter, "signal_radius"),
         ("softplus", {"n_examples": 0}, InvalidParameter, "n_examples"),
     ],
-)  # fmt: skip
+)
 def test_wrong_options(act, more, error, text):
     with pytest.raises(error, match=text):
         icgd.compile(icgd.Network((2, 3, 1), act), icgd.GD(LR), method="forward_mode", **more)

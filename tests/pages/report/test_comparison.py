@@ -129,8 +129,13 @@ def test_other_models_and_other_data_are_not_drawn_together():
 def test_networks_of_other_widths_share_losses_but_no_errors():
     two = runs(network(), network(widths=(2, 8, 1)))
     sizes = {chart.id: len({s.group for s in chart.series}) for chart in comparison_charts(two)}
-    assert sizes == {"loss": 2, "error-network-1": 1, "error-network-2": 1,
-                     "run-network-1": 1, "run-network-2": 1}  # fmt: skip
+    assert sizes == {
+        "loss": 2,
+        "error-network-1": 1,
+        "error-network-2": 1,
+        "run-network-1": 1,
+        "run-network-2": 1,
+    }
     assert "Different networks" in comparability(two)[0]
 
 

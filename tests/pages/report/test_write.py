@@ -115,8 +115,20 @@ def test_every_table_is_there(page):
     shown = " ".join(" ".join(page.text).split())
     for _, sentence in BOUNDS.values():
         assert sentence in shown
-    for words in ("Result", "Cost", "Configuration", "Versions", "0.5567", "2.9e-15", "1.2e-12", "not finite",
-                  "round 3, layer 2, unit 5", "problem.widths", "3, 4, 1", "torch"):  # fmt: skip
+    for words in (
+        "Result",
+        "Cost",
+        "Configuration",
+        "Versions",
+        "0.5567",
+        "2.9e-15",
+        "1.2e-12",
+        "not finite",
+        "round 3, layer 2, unit 5",
+        "problem.widths",
+        "3, 4, 1",
+        "torch",
+    ):
         assert words in shown
 
 
@@ -183,8 +195,12 @@ def test_degenerate_curves_are_drawn_without_a_warning(values):
 
 def test_positive_leaves_gaps():
     assert [math.isnan(v) for v in positive([1.0, 0.0, -1.0, None, math.inf])] == [
-        False, True, True, True, True,
-    ]  # fmt: skip
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,13 @@ class _NetworkTrace:
             writes = self.block(*planned["writes"], l, "step")
             self.steps.append(
                 {
-                    "round": l, "place": place, "reads": reads, "writes": writes,
+                    "round": l,
+                    "place": place,
+                    "reads": reads,
+                    "writes": writes,
                     "stages": self.stages(planned["kind"]),
                 }
-            )  # fmt: skip
+            )
 
     def stages(self, kind: str) -> list[dict[str, Any]]:
         opened = "".join("1" if group == kind else "0" for group in GATES for _ in GATES[group])
@@ -95,11 +98,15 @@ class _NetworkTrace:
         weights = attention(asked)
         query = {"query": self.store.put(asked)}
         heads = {
-            "bank": "attention.inputs", "slot": "query", "over": "grid",
-            "asked": self.store.put(asked), "read": self.store.put(weights @ LEVELS),
-            "heads": [1], "weights": self.store.put(weights[1:2], "f4"),
+            "bank": "attention.inputs",
+            "slot": "query",
+            "over": "grid",
+            "asked": self.store.put(asked),
+            "read": self.store.put(weights @ LEVELS),
+            "heads": [1],
+            "weights": self.store.put(weights[1:2], "f4"),
             "use": float(np.abs(asked).max() / 8),
-        }  # fmt: skip
+        }
         z = {"z": self.store.put(self.random.normal(size=WIDTH))}
         return [
             {"open": opened, "slots": query},
@@ -113,59 +120,93 @@ class _NetworkTrace:
             "format": "icgd-trace/1",
             "icgd_version": "0.0.0",
             "program": {
-                "construction": "toy", "title": "one frozen layer trains a toy network",
-                "feed": "append", "problem": {"widths": [3, 3, 3]}, "optimizer": {"lr": LR},
-                "options": {}, "dtype": "float64", "executor": "structured", "radius": 8.0,
+                "construction": "toy",
+                "title": "one frozen layer trains a toy network",
+                "feed": "append",
+                "problem": {"widths": [3, 3, 3]},
+                "optimizer": {"lr": LR},
+                "options": {},
+                "dtype": "float64",
+                "executor": "structured",
+                "radius": 8.0,
                 "head_error": 1e-11,
             },
             "layout": [
                 slot("out", WIDTH, meaning="what it puts out"),
                 slot("weight", WIDTH, WIDTH, meaning="W, row by row"),
-                slot("not_forward"), slot("not_backward"),
+                slot("not_forward"),
+                slot("not_backward"),
             ],
             "kinds": [{"kind": k, "title": f"{k} block: for tests"} for k in "FBXY"],
             "schedule": SCHEDULE,
             "stages": [
                 {
-                    "name": "pre", "kind": "feed_forward", "title": "router",
+                    "name": "pre",
+                    "kind": "feed_forward",
+                    "title": "router",
                     "slots": [slot("query", WIDTH)],
                     "gates": [f"{kind}:{route}" for kind in GATES for route in GATES[kind]],
                 },
                 {
-                    "name": "attention", "kind": "softmax", "title": "heads",
+                    "name": "attention",
+                    "kind": "softmax",
+                    "title": "heads",
                     "slots": [slot("query", WIDTH), slot("z", WIDTH)],
                 },
                 {
-                    "name": "post", "kind": "feed_forward", "title": "activation",
-                    "slots": [slot("out", WIDTH)], "gates": ["activation", "closed"],
+                    "name": "post",
+                    "kind": "feed_forward",
+                    "title": "activation",
+                    "slots": [slot("out", WIDTH)],
+                    "gates": ["activation", "closed"],
                 },
             ],
             "grids": [
                 {
-                    "bank": "attention.inputs", "levels": put(LEVELS), "linear": put(2 * BETA * LEVELS),
-                    "offset": put(-BETA * LEVELS**2), "values": put(LEVELS),
+                    "bank": "attention.inputs",
+                    "levels": put(LEVELS),
+                    "linear": put(2 * BETA * LEVELS),
+                    "offset": put(-BETA * LEVELS**2),
+                    "values": put(LEVELS),
                 }
             ],
             "n_rounds": n_rounds,
             "rounds": list(kept),
             "curves": {
-                "error": put(1e-16 * (1 + rounds % 3)), "loss": put(1 / (1.0 + rounds)),
-                "exact_loss": put(1 / (1.0 + rounds) + 1e-16), "range_use": put(0.1 + 0 * rounds),
+                "error": put(1e-16 * (1 + rounds % 3)),
+                "loss": put(1 / (1.0 + rounds)),
+                "exact_loss": put(1 / (1.0 + rounds) + 1e-16),
+                "range_use": put(0.1 + 0 * rounds),
                 "loss_title": "mean loss",
             },
             "blocks": self.blocks,
             "steps": self.steps,
             "notes": ["Rounds 3 and 4 are not kept."],
-        }  # fmt: skip
+        }
         return {**content, "arrays": self.store.pools()}
 
 
 SCHEDULE: list[dict[str, Any]] = [
-    {"kind": "x", "title": "the example meets layer 1", "writes": ["F", 1], "reads": [["B", 1], ["X", 0]]},
+    {
+        "kind": "x",
+        "title": "the example meets layer 1",
+        "writes": ["F", 1],
+        "reads": [["B", 1], ["X", 0]],
+    },
     {"kind": "forward", "title": "forward", "writes": ["F", 2], "reads": [["F", 1], ["B", 2]]},
-    {"kind": "y", "title": "the output meets its target", "writes": ["B", 2], "reads": [["F", 2], ["Y", 0]]},
-    {"kind": "backward", "title": "the signal goes down", "writes": ["B", 1], "reads": [["B", 2], ["F", 1]]},
-]  # fmt: skip
+    {
+        "kind": "y",
+        "title": "the output meets its target",
+        "writes": ["B", 2],
+        "reads": [["F", 2], ["Y", 0]],
+    },
+    {
+        "kind": "backward",
+        "title": "the signal goes down",
+        "writes": ["B", 1],
+        "reads": [["B", 2], ["F", 1]],
+    },
+]
 
 
 def replaced(n_rounds: int = 4, tokens: int = 7) -> dict[str, Any]:
@@ -175,21 +216,32 @@ def replaced(n_rounds: int = 4, tokens: int = 7) -> dict[str, Any]:
     for l in range(n_rounds + 1):  # noqa: E741
         known = np.where(np.arange(tokens) < tokens - 2, 1e-16, np.nan)[:, None] * np.ones(2)
         u = random.normal(size=(tokens, 2))
-        blocks.append({
-            "kind": "H", "layer": 0, "round": l, "origin": "step" if l else "prompt",
-            "slots": {
-                "u": store.put(u), "is_y": store.put(np.arange(tokens) % 2),
-                "w": store.put(random.normal(size=(2, 3))),
-            },
-            "away": {"u": store.put(known, "f4")} if l else {}, "tokens": tokens, "shown": tokens,
-        })  # fmt: skip
+        blocks.append(
+            {
+                "kind": "H",
+                "layer": 0,
+                "round": l,
+                "origin": "step" if l else "prompt",
+                "slots": {
+                    "u": store.put(u),
+                    "is_y": store.put(np.arange(tokens) % 2),
+                    "w": store.put(random.normal(size=(2, 3))),
+                },
+                "away": {"u": store.put(known, "f4")} if l else {},
+                "tokens": tokens,
+                "shown": tokens,
+            }
+        )
         if l:
             scores = random.normal(size=(tokens, tokens))
             heads = {
-                "bank": "mix.products", "slot": "product", "over": "tokens",
-                "asked": store.put(scores, "f4"), "heads": list(range(tokens)),
+                "bank": "mix.products",
+                "slot": "product",
+                "over": "tokens",
+                "asked": store.put(scores, "f4"),
+                "heads": list(range(tokens)),
                 "weights": store.put(np.exp(scores) / np.exp(scores).sum(1, keepdims=True), "f4"),
-            }  # fmt: skip
+            }
             stages = [
                 {"slots": {"u": store.put(u / 2)}, "heads": [heads]},
                 {"slots": {"u": store.put(u)}},
@@ -197,17 +249,40 @@ def replaced(n_rounds: int = 4, tokens: int = 7) -> dict[str, Any]:
             steps.append({"round": l, "place": 0, "reads": [l - 1], "writes": l, "stages": stages})
     content = network()
     content |= {
-        "program": {**content["program"], "title": "a layer in a loop", "feed": "replace", "radius": None},
+        "program": {
+            **content["program"],
+            "title": "a layer in a loop",
+            "feed": "replace",
+            "radius": None,
+        },
         "layout": [slot("u", 2, each=True), slot("is_y", each=True), slot("w", 2, 3)],
         "kinds": [{"kind": "H", "title": "the state"}],
-        "schedule": [{"kind": "update", "title": "update: one loop", "writes": ["H", 0], "reads": [["H", 0]]}],
-        "stages": [
-            {"name": "mix", "kind": "softmax", "title": "over tokens", "slots": [slot("u", 2, each=True)]},
-            {"name": "twice", "kind": "feed_forward", "title": "units", "slots": [slot("u", 2, each=True)]},
+        "schedule": [
+            {"kind": "update", "title": "update: one loop", "writes": ["H", 0], "reads": [["H", 0]]}
         ],
-        "grids": [], "n_rounds": n_rounds, "rounds": list(range(1, n_rounds + 1)), "curves": {},
-        "blocks": blocks, "steps": steps, "notes": [], "arrays": store.pools(),
-    }  # fmt: skip
+        "stages": [
+            {
+                "name": "mix",
+                "kind": "softmax",
+                "title": "over tokens",
+                "slots": [slot("u", 2, each=True)],
+            },
+            {
+                "name": "twice",
+                "kind": "feed_forward",
+                "title": "units",
+                "slots": [slot("u", 2, each=True)],
+            },
+        ],
+        "grids": [],
+        "n_rounds": n_rounds,
+        "rounds": list(range(1, n_rounds + 1)),
+        "curves": {},
+        "blocks": blocks,
+        "steps": steps,
+        "notes": [],
+        "arrays": store.pools(),
+    }
     return content
 
 

@@ -116,9 +116,17 @@ def network(open_trace, tmp_path):
 def test_keys_move_by_step_and_round(network):
     viewer = network()
     for key, position in [
-        ("ArrowRight", 1), (".", 2), ("Shift+ArrowRight", 4), ("ArrowLeft", 3), (",", 2),
-        ("Shift+ArrowLeft", 0), ("End", 15), ("Home", 0), ("PageDown", 4), ("PageUp", 0),
-    ]:  # fmt: skip
+        ("ArrowRight", 1),
+        (".", 2),
+        ("Shift+ArrowRight", 4),
+        ("ArrowLeft", 3),
+        (",", 2),
+        ("Shift+ArrowLeft", 0),
+        ("End", 15),
+        ("Home", 0),
+        ("PageDown", 4),
+        ("PageUp", 0),
+    ]:
         viewer.press(key)
         assert viewer.position == position, key
 
@@ -359,12 +367,21 @@ def test_hostile_names_are_shown_and_never_run(open_text):
         (lambda text: "", "not valid JSON"),
         (lambda text: text.replace("icgd-trace/1", "icgd-trace/9"), "reads “icgd-trace/1”"),
         (lambda text: text.replace('"n_rounds": 6', '"n_rounds": NaN'), "not valid JSON"),
-        (lambda text: text.replace('"n_rounds": 6', '"n_rounds": 1000000000'), "numbers for 1000000000 rounds"),
-        (lambda text: text.replace('["f8", 0, 3]', '["f8", 99999999, 3]'), "behind the end of pool f8"),
-        (lambda text: text.replace('"writes": 4,', '"writes": 1000000000,'), "block that is not there"),
+        (
+            lambda text: text.replace('"n_rounds": 6', '"n_rounds": 1000000000'),
+            "numbers for 1000000000 rounds",
+        ),
+        (
+            lambda text: text.replace('["f8", 0, 3]', '["f8", 99999999, 3]'),
+            "behind the end of pool f8",
+        ),
+        (
+            lambda text: text.replace('"writes": 4,', '"writes": 1000000000,'),
+            "block that is not there",
+        ),
         (lambda text: HOSTILE, "not valid JSON"),
     ],
-)  # fmt: skip
+)
 def test_bad_files_are_explained(open_text, damage, reason):
     text = samples.text(samples.network())
     assert damage(text) != text

@@ -24,6 +24,9 @@ def test_modules(script, tmp_path):
     (tmp_path / "arrays.json").write_text(json.dumps(network["arrays"]))
     done = subprocess.run(
         [str(NODE), "--test", str(script)],
-        capture_output=True, text=True, timeout=300, env={**os.environ, "ICGD_SAMPLES": str(tmp_path)},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "ICGD_SAMPLES": str(tmp_path)},
+    )
     assert done.returncode == 0, done.stdout + done.stderr

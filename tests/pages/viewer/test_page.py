@@ -117,14 +117,17 @@ def test_modules_are_joined_without_their_imports():
     [
         ({"main": 'import { a } from "./b.js";\n'}, r"no such file"),
         ({"main": 'import { a } from "./b.js";\n', "b": "const a = 1;\n"}, r"does not export"),
-        ({"main": 'import { a as c } from "./b.js";\n', "b": "export const a = 1;\n"}, r"plain names"),
+        (
+            {"main": 'import { a as c } from "./b.js";\n', "b": "export const a = 1;\n"},
+            r"plain names",
+        ),
         ({"main": 'import a from "./b.js";\n', "b": ""}, r"form not understood, line 1"),
         ({"main": "export default 3;\n"}, r"form not understood"),
         ({"main": 'const x = import("./b.js");\n'}, r"form not understood"),
         ({"main": 'import { a } from "./main.js";\nexport const a = 1;\n'}, r"circle: main > main"),
         ({"main": 'const x = "</script>";\n'}, r"end or hide"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_joined_is_an_error(modules, reason):
     with pytest.raises(BrokenApp, match=reason):
         bundle(modules, "main")

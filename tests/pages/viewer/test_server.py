@@ -57,9 +57,20 @@ def test_the_page_and_the_named_files_are_served(server):
 
 @pytest.mark.parametrize(
     "path",
-    ["/../pyproject.toml", "/..%2f..%2fetc/passwd", "/%2e%2e/", "//etc/passwd", "/result.json/", "/trace.json",
-     "/etc/passwd", "/.", "/result.json%00", "/RESULT.json", "*"],
-)  # fmt: skip
+    [
+        "/../pyproject.toml",
+        "/..%2f..%2fetc/passwd",
+        "/%2e%2e/",
+        "//etc/passwd",
+        "/result.json/",
+        "/trace.json",
+        "/etc/passwd",
+        "/.",
+        "/result.json%00",
+        "/RESULT.json",
+        "*",
+    ],
+)
 def test_nothing_else_is_found(server, path):
     status, _, body = ask(server, path)
     assert status == 404
@@ -67,9 +78,18 @@ def test_nothing_else_is_found(server, path):
 
 
 @pytest.mark.parametrize(
-    "host", ["", "evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost@evil", "0.0.0.0",
-             "127.0.0.1:x", "[::1]"],
-)  # fmt: skip
+    "host",
+    [
+        "",
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "localhost@evil",
+        "0.0.0.0",
+        "127.0.0.1:x",
+        "[::1]",
+    ],
+)
 def test_other_hosts_are_refused(server, host):
     status, _, body = ask(server, "/", host=host)
     assert status in (400, 421)

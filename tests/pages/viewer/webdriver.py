@@ -15,16 +15,34 @@ from pathlib import Path
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--force-color-profile=srgb", "--force-device-scale-factor=1",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--force-color-profile=srgb",
+    "--force-device-scale-factor=1",
+)
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 KEYS = {
-    "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015",
-    "Home": "\ue011", "End": "\ue010", "PageUp": "\ue00e", "PageDown": "\ue00f", "Enter": "\ue007",
-    "Escape": "\ue00c", "Tab": "\ue004", "Shift": "\ue008", "Space": " ",
-}  # fmt: skip
+    "ArrowLeft": "\ue012",
+    "ArrowUp": "\ue013",
+    "ArrowRight": "\ue014",
+    "ArrowDown": "\ue015",
+    "Home": "\ue011",
+    "End": "\ue010",
+    "PageUp": "\ue00e",
+    "PageDown": "\ue00f",
+    "Enter": "\ue007",
+    "Escape": "\ue00c",
+    "Tab": "\ue004",
+    "Shift": "\ue008",
+    "Space": " ",
+}
 
 
 def find_browser() -> tuple[str, str] | str:
@@ -56,8 +74,10 @@ class Browser:
         hidden = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
         self._process = subprocess.Popen(
             [driver, f"--port={port}", "--log-level=OFF"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=hidden,
-        )  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=hidden,
+        )
         self._session = ""
         try:
             self._await_driver()

@@ -219,8 +219,10 @@ def test_mask_formula_of_one_layer():
     assert right
     assert all(r.one_to_n for r in right)
     assert {(r.counted, r.origin, r.start) for r in right} == {
-        ("generated", 1, 0), ("blocks", 0, 0), ("blocks", 1, 1),
-    }  # fmt: skip
+        ("generated", 1, 0),
+        ("blocks", 0, 0),
+        ("blocks", 1, 1),
+    }
     assert all(pair == needed(t, 1) for t, pair in selected(repaired_selection, 1, 3))
     assert all(pair != needed(t, 1) for t, pair in selected(near_print_selection, 1, 3))
 
@@ -798,20 +800,43 @@ def test_document_figures_of_section_3_are_the_computed_ones():
     table = checkers("COT")
     quoted = {
         "Definition 3.1": [r"pieces have (\d+) rows"],
-        "Lemma 3.1": [r"(7\.7e-03)", r"(9\.1e-05)", r"off by ([\d.e-]+), over", r"p\^3=(\d+)",
-                      r"combinations by (\S+)", r"n=10: (\S+) tokens"],
-        "Theorem 3.1": [r"distance ([\d.]+)", r"beta, ([\d.]+) at", r"printed ([\d.]+);",
-                        r"beta=4: (\d+)"],
-        "Theorem 3.2": [r"distance ([\d.]+)", r"beta, ([\d.]+) at", r"printed ([\d.]+);",
-                        r"w is ([\d.]+) away"],
-        "Theorem 3.3": [r"gap ([\d.]+)", r"beta, ([\d.]+) at", r"stays (\S+)", r"printed (4\S+)",
-                        r"best ([\d.]+)"],
+        "Lemma 3.1": [
+            r"(7\.7e-03)",
+            r"(9\.1e-05)",
+            r"off by ([\d.e-]+), over",
+            r"p\^3=(\d+)",
+            r"combinations by (\S+)",
+            r"n=10: (\S+) tokens",
+        ],
+        "Theorem 3.1": [
+            r"distance ([\d.]+)",
+            r"beta, ([\d.]+) at",
+            r"printed ([\d.]+);",
+            r"beta=4: (\d+)",
+        ],
+        "Theorem 3.2": [
+            r"distance ([\d.]+)",
+            r"beta, ([\d.]+) at",
+            r"printed ([\d.]+);",
+            r"w is ([\d.]+) away",
+        ],
+        "Theorem 3.3": [
+            r"gap ([\d.]+)",
+            r"beta, ([\d.]+) at",
+            r"stays (\S+)",
+            r"printed (4\S+)",
+            r"best ([\d.]+)",
+        ],
         "C.3, last step": [r"beta=([\d.e-]+),", r"eps is (\d+)"],
-        "Lemma A.2": [r"w_1\|=([\d.]+) at", r"gives \|w_1\|=([\d.]+)", r"is ([\d.]+) off",
-                      r"starts: ([\d.]+)"],
+        "Lemma A.2": [
+            r"w_1\|=([\d.]+) at",
+            r"gives \|w_1\|=([\d.]+)",
+            r"is ([\d.]+) off",
+            r"starts: ([\d.]+)",
+        ],
         "Lemma A.3": [r"are (\S+) and", r"and (\S+);", r"gap ([\d.]+)", r"printed ([\d.]+)"],
         "Lemma A.4": [r"(w_105)", r"w_105\|=([\d.]+)", r"=[\d.]+, printed ([\d.]+);"],
-    }  # fmt: skip
+    }
     for statement, patterns in quoted.items():
         said = table[statement]().counterexample
         for pattern in patterns:

@@ -127,9 +127,15 @@ def test_a_gate_certifies_no_error_on_its_capacity():
 
 def closed_unit(dtype, linear="linear"):
     return ClosedUnit(
-        4, z="v", hidden="hidden", linear=linear, target="gate", dtype=dtype,
-        slope=closed_slope(RADIUS[dtype], dtype), capacity=CAPACITY[dtype],
-    )  # fmt: skip
+        4,
+        z="v",
+        hidden="hidden",
+        linear=linear,
+        target="gate",
+        dtype=dtype,
+        slope=closed_slope(RADIUS[dtype], dtype),
+        capacity=CAPACITY[dtype],
+    )
 
 
 @pytest.mark.parametrize("linear", ["linear", None])
@@ -218,9 +224,15 @@ def a_gate(at):
 
 def a_closed_unit(at):
     return ClosedUnit(
-        4, z=f"{at}v", hidden=f"{at}hidden", linear=f"{at}linear", target="gate",
-        slope=2.0**30, capacity=CAPACITY[F64], dtype=F64,
-    )  # fmt: skip
+        4,
+        z=f"{at}v",
+        hidden=f"{at}hidden",
+        linear=f"{at}linear",
+        target="gate",
+        slope=2.0**30,
+        capacity=CAPACITY[F64],
+        dtype=F64,
+    )
 
 
 def a_rectifier(at):

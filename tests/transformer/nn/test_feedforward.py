@@ -46,12 +46,16 @@ def around(pre):
 
 def a_bit_of_everything():
     parts = {
-        "vectors": Units((D,), {"top/v": 1.0, "bottom/u": 1.0, "top/f": 1.0}, {"v": 1.0}, bias=1.0, dtype=F64),
+        "vectors": Units(
+            (D,), {"top/v": 1.0, "bottom/u": 1.0, "top/f": 1.0}, {"v": 1.0}, bias=1.0, dtype=F64
+        ),
         "two_targets": Units((D,), {"bottom/v": 1.0}, {"v": 1.0, "u": 1.0}, dtype=F64),
         "matrices": Units((D, D), {"top/m": 1.0, "bottom/g": 1.0}, {"m": 1.0}, dtype=F64),
         "flags_only": Units((D,), {"bottom/f": 1.0}, {"u": 1.0}, bias=1.0, dtype=F64),
-        "scalars": Units((), {"top/f": 1.0, "bottom/g": 1.0}, {"f": 1.0, "g": 1.0}, bias=1.0, dtype=F64),
-    }  # fmt: skip
+        "scalars": Units(
+            (), {"top/f": 1.0, "bottom/g": 1.0}, {"f": 1.0, "g": 1.0}, bias=1.0, dtype=F64
+        ),
+    }
     skips = [
         Skip("top/u", "v", (D,), 1.0, F64),
         Skip("bottom/m", "m", (D, D), 1.0, F64),

@@ -273,13 +273,23 @@ def test_a_slope_that_changed_on_disk_is_refused(tmp_path):
 
 
 NONSENSE = [
-    ("optimizer", "name", "GDx"), ("optimizer", "lr", "0.1"), ("optimizer", "lr", -0.1),
+    ("optimizer", "name", "GDx"),
+    ("optimizer", "lr", "0.1"),
+    ("optimizer", "lr", -0.1),
     ("optimizer", "lr", True),
-    ("options", "n_grid", -128), ("options", "n_grid", 32.5), ("options", "n_grid", "32"),
-    ("options", "temperature", "warm"), ("options", "radius", [8.0]), ("options", "rho", None),
-    ("options", "margin", float("inf")), ("problem", "bias", 1), ("problem", "widths", [2, True, 1]),
-    ("problem", "widths", [2]), ("problem", "activation", 3), ("problem", "extra", 1),
-]  # fmt: skip
+    ("options", "n_grid", -128),
+    ("options", "n_grid", 32.5),
+    ("options", "n_grid", "32"),
+    ("options", "temperature", "warm"),
+    ("options", "radius", [8.0]),
+    ("options", "rho", None),
+    ("options", "margin", float("inf")),
+    ("problem", "bias", 1),
+    ("problem", "widths", [2, True, 1]),
+    ("problem", "widths", [2]),
+    ("problem", "activation", 3),
+    ("problem", "extra", 1),
+]
 
 
 @pytest.mark.parametrize("allow_altered", [False, True])

@@ -299,12 +299,24 @@ BAD = {
     "y batch": ({"Y": torch.zeros(1, 3, 2)}, "`Y` must have one row per row of X"),
     "init none": ({"init": None}, r"`init` must be a list of 3 pairs \(W, b\)"),
     "init tensor": ({"init": torch.zeros(3)}, "`init` must be a list of 3 pairs"),
-    "init short": ({"init": init(MIXED, 0)[:2]}, "`init` must be a list of 3 pairs.*Got 'list of 2'"),
+    "init short": (
+        {"init": init(MIXED, 0)[:2]},
+        "`init` must be a list of 3 pairs.*Got 'list of 2'",
+    ),
     "init flat": ({"init": tensors(init(MIXED, 0))[:3]}, r"`init\[0\]` must be a pair"),
-    "init transposed": ({"init": bad_weights(0, 0, torch.zeros(4, 3))}, r"`init\[0\] W` must have shape"),
-    "init nan": ({"init": bad_weights(1, 0, torch.full((5, 3), math.nan))}, r"`init\[1\] W` must be finite"),
+    "init transposed": (
+        {"init": bad_weights(0, 0, torch.zeros(4, 3))},
+        r"`init\[0\] W` must have shape",
+    ),
+    "init nan": (
+        {"init": bad_weights(1, 0, torch.full((5, 3), math.nan))},
+        r"`init\[1\] W` must be finite",
+    ),
     "init no bias": ({"init": bad_weights(2, 1, None)}, r"`init\[2\] b` must"),
-    "init bias": ({"init": bad_weights(2, 1, torch.zeros(3))}, r"`init\[2\] b` must have shape \(2,\)"),
+    "init bias": (
+        {"init": bad_weights(2, 1, torch.zeros(3))},
+        r"`init\[2\] b` must have shape \(2,\)",
+    ),
     "init batch": ({"init": init(MIXED, 0, n_problems=2)}, r"`init\[0\] W` must have shape"),
     "epochs 0": ({"epochs": 0}, "`epochs` must be an integer >= 1"),
     "epochs -1": ({"epochs": -1}, "`epochs` must be an integer >= 1"),
@@ -312,7 +324,7 @@ BAD = {
     "epochs true": ({"epochs": True}, "`epochs` must be an integer >= 1"),
     "record": ({"record": "everything"}, "`record` must be"),
     "executor": ({"executor": "gpu"}, "`executor` must be 'structured' or 'dense'"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -47,15 +47,27 @@ BAD = {
     "no_format": (lambda d: d.pop("format"), "names no format"),
     "unknown_field": (set_in("surprise", 1), "surprise: Extra inputs"),
     "missing_field": (lambda d: d.pop("steps"), "steps: Field required"),
-    "behind_the_pool": (set_in("blocks", 0, "slots", "weight", ["f8", 10**12, 2, 2]), "points behind the end"),
+    "behind_the_pool": (
+        set_in("blocks", 0, "slots", "weight", ["f8", 10**12, 2, 2]),
+        "points behind the end",
+    ),
     "negative_offset": (set_in("blocks", 0, "slots", "weight", ["f8", -1, 2]), "is no reference"),
     "unknown_pool": (set_in("blocks", 0, "slots", "weight", ["f9", 0, 2]), "is no reference"),
-    "huge_shape": (set_in("blocks", 0, "slots", "weight", ["f8", 0, 10**9, 10**9]), "points behind the end"),
+    "huge_shape": (
+        set_in("blocks", 0, "slots", "weight", ["f8", 0, 10**9, 10**9]),
+        "points behind the end",
+    ),
     "text_as_number": (set_in("blocks", 0, "slots", "weight", "<script>"), "not a valid trace"),
     "list_as_pool": (set_in("blocks", 0, "slots", "weight", [["f8"], 0, 2]), "is no reference"),
     "object_as_pool": (set_in("blocks", 0, "slots", "weight", [{}, 0]), "is no reference"),
-    "impossible_shape": (set_in("blocks", 0, "slots", "weight", ["f8", 0, 0, 10**30]), "impossible shape"),
-    "too_many_numbers": (set_in("arrays", "f8", "count", 2**60), "declares 1152921504606846976 numbers"),
+    "impossible_shape": (
+        set_in("blocks", 0, "slots", "weight", ["f8", 0, 0, 10**30]),
+        "impossible shape",
+    ),
+    "too_many_numbers": (
+        set_in("arrays", "f8", "count", 2**60),
+        "declares 1152921504606846976 numbers",
+    ),
     "1e9_rounds": (set_in("n_rounds", 10**9), "for 1000000000 rounds"),
     "no_such_block": (set_in("steps", 0, "reads", [10**9]), "a block that is not there"),
     "no_such_step": (set_in("steps", 0, "place", 99), "not in the schedule"),
@@ -64,9 +76,12 @@ BAD = {
     "too_many_gates": (set_in("steps", 0, "stages", 0, "open", "1" * 99), "tells 99 gates"),
     "not_base64": (set_in("arrays", "f8", "data", "!!!"), "cannot be read"),
     "not_compressed": (set_in("arrays", "f8", "data", "YWJj"), "does not decompress"),
-    "short_pool": (lambda d: d["arrays"]["f8"].update(count=d["arrays"]["f8"]["count"] + 1), "numbers"),
+    "short_pool": (
+        lambda d: d["arrays"]["f8"].update(count=d["arrays"]["f8"]["count"] + 1),
+        "numbers",
+    ),
     "rounds_descend": (lambda d: d["rounds"].reverse(), "not ascending"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)

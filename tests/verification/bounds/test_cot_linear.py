@@ -31,9 +31,12 @@ INSTANCES = 20
 STEPS = 30
 GRIDS = [16, 32, 64, 128, 256]
 MODELS = {
-    "identity": "Theorem 3.1", "logistic": "Theorem 3.1", "poisson": "Theorem 3.1",
-    "ridge": "Theorem 3.2", "lasso": "Theorem 3.3",
-}  # fmt: skip
+    "identity": "Theorem 3.1",
+    "logistic": "Theorem 3.1",
+    "poisson": "Theorem 3.1",
+    "ridge": "Theorem 3.2",
+    "lasso": "Theorem 3.3",
+}
 INVERSE_LINK = {"logistic": torch.sigmoid, "poisson": torch.exp}
 models = pytest.mark.parametrize("model", MODELS)
 temperatures = pytest.mark.parametrize("temperature", ["spectral", "hard"])

@@ -34,9 +34,14 @@ errors = st.one_of(st.just(0.0), st.floats(-14, -1).map(lambda e: 10.0**e))
 tolerances = st.floats(-9, 1).map(lambda e: 10.0**e)
 counts = st.integers(0, 10_000)
 lassos = st.fixed_dictionaries(
-    {"C0": st.floats(0, 100), "beta": sizes, "R": sizes, "lam": st.floats(0, 10),
-     "d": st.integers(1, 500)}
-)  # fmt: skip
+    {
+        "C0": st.floats(0, 100),
+        "beta": sizes,
+        "R": sizes,
+        "lam": st.floats(0, 10),
+        "d": st.integers(1, 500),
+    }
+)
 
 
 # -- laws -----------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def test_bounds_below_updates_leave_no_doubt(made: list[Round]) -> None:
         ),
         ([Round(1, sight=STILL), Round(2, sight=STILL)], "No round moved the weights"),
     ],
-)  # fmt: skip
+)
 def test_every_doubt_names_its_cause_and_the_remedy(made: list[Round], sentence: str) -> None:
     (found,) = doubts(made, NAMES, remedy="Raise n_grid.")
     assert sentence in found

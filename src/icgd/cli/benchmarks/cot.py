@@ -78,8 +78,12 @@ def _single(d: int, n_layers: int, n_rounds: int) -> BenchRow:
     scale = 1e6 / n_rounds
     return BenchRow(
         f"round / eager torch.optim.SGD, d={d}, N={n_layers}",
-        ours * scale, theirs * scale, ratio, 1.0, ratio <= 1.0,
-    )  # fmt: skip
+        ours * scale,
+        theirs * scale,
+        ratio,
+        1.0,
+        ratio <= 1.0,
+    )
 
 
 def _many(d: int, n_layers: int, n_rounds: int) -> BenchRow:
@@ -110,8 +114,12 @@ def _many(d: int, n_layers: int, n_rounds: int) -> BenchRow:
     scale = 1e6 / n_rounds
     return BenchRow(
         f"{N_PROBLEMS} problems / torch.func.vmap SGD, d={d}, N={n_layers}",
-        ours * scale, theirs * scale, ratio, 1.2, ratio <= 1.2,
-    )  # fmt: skip
+        ours * scale,
+        theirs * scale,
+        ratio,
+        1.2,
+        ratio <= 1.2,
+    )
 
 
 def _long_run(n_rounds: int = 10_000, window: int = 1_000) -> list[BenchRow]:
@@ -138,10 +146,19 @@ def _long_run(n_rounds: int = 10_000, window: int = 1_000) -> list[BenchRow]:
     growth = memory_late / memory_early if memory_early else 1.0
     return [
         BenchRow(
-            "rounds 9,000-10,000 / rounds 0-1,000", late * 1e6, early * 1e6, ratio, 1.2, ratio <= 1.2
+            "rounds 9,000-10,000 / rounds 0-1,000",
+            late * 1e6,
+            early * 1e6,
+            ratio,
+            1.2,
+            ratio <= 1.2,
         ),
         BenchRow(
             "memory after 10,000 / after 1,000 rounds (MB)",
-            memory_late, memory_early, growth, 1.05, growth <= 1.05,
+            memory_late,
+            memory_early,
+            growth,
+            1.05,
+            growth <= 1.05,
         ),
-    ]  # fmt: skip
+    ]

@@ -92,8 +92,12 @@ def _against_loop(name: str, problem: LinearModel, y: Tensor, loop: Loop) -> Ben
     scale = 1e6 / STEPS
     return BenchRow(
         f"step of {name} / plain torch loop, n={N}, d={D}",
-        ours * scale, theirs * scale, ratio, TARGET, ratio <= TARGET,
-    )  # fmt: skip
+        ours * scale,
+        theirs * scale,
+        ratio,
+        TARGET,
+        ratio <= TARGET,
+    )
 
 
 def _long_run(n_steps: int = 20_000, stretch: int = 500, n_pairs: int = 11) -> BenchRow:
@@ -121,8 +125,12 @@ def _long_run(n_steps: int = 20_000, stretch: int = 500, n_pairs: int = 11) -> B
     ratio = statistics.median(a / b for a, b in zip(late, early, strict=True))
     return BenchRow(
         f"step after {n_steps - n_pairs * stretch:,} steps / at the start",
-        statistics.median(late) * 1e6, statistics.median(early) * 1e6, ratio, 1.2, ratio <= 1.2,
-    )  # fmt: skip
+        statistics.median(late) * 1e6,
+        statistics.median(early) * 1e6,
+        ratio,
+        1.2,
+        ratio <= 1.2,
+    )
 
 
 def _first_steps(program: Program, X: Tensor, y: Tensor, stretch: int) -> float:
@@ -180,11 +188,16 @@ def _memory() -> list[MemoryRow]:
         }
     return [
         MemoryRow(
-            length, weights, length * weights, peaks["cot", length], peaks["stack", length], block,
+            length,
+            weights,
+            length * weights,
+            peaks["cot", length],
+            peaks["stack", length],
+            block,
             length * block,
         )
         for length in STACKS
-    ]  # fmt: skip
+    ]
 
 
 def peak_memory(kind: str, length: int) -> float:
@@ -218,10 +231,14 @@ def _run_stack(program: Program, length: int, X: Tensor, y: Tensor) -> Tensor:
 def _memory_table(rows: list[MemoryRow]) -> Table:
     table = Table(title="One layer used L times against L layers (ridge, n=16, d=64; megabytes)")
     names = {
-        "steps": "L", "cot_weights": "weights, chain of thought", "stack_weights": "weights, stack",
-        "cot_peak": "peak memory, chain of thought", "stack_peak": "peak memory, stack",
-        "window": "window", "whole_prompt": "whole prompt, if kept",
-    }  # fmt: skip
+        "steps": "L",
+        "cot_weights": "weights, chain of thought",
+        "stack_weights": "weights, stack",
+        "cot_peak": "peak memory, chain of thought",
+        "stack_peak": "peak memory, stack",
+        "window": "window",
+        "whole_prompt": "whole prompt, if kept",
+    }
     for title in names.values():
         table.add_column(title, justify="right")
     for row in rows:

@@ -80,9 +80,13 @@ def bench_table(rows: list[BenchRow], title: str) -> Table:
         table.add_column(name, justify="left" if name == "what" else "right")
     for r in rows:
         table.add_row(
-            r.what, f"{r.ours:.1f}", f"{r.theirs:.1f}", f"{r.ratio:.2f}", f"<= {r.target:g}",
+            r.what,
+            f"{r.ours:.1f}",
+            f"{r.theirs:.1f}",
+            f"{r.ratio:.2f}",
+            f"<= {r.target:g}",
             "yes" if r.met else "[bold red]no",
-        )  # fmt: skip
+        )
     return table
 
 

@@ -151,10 +151,21 @@ def _measure(case: TrainCase) -> TrainRow:
     ratio = statistics.median(a / b for a, b in zip(*rates, strict=True))
     a, b = (statistics.median(rate) for rate in rates)
     return TrainRow(
-        _name(case), a, b, ratio, case.target, ratio >= case.target, flops[0], flops[1],
-        a * flops[0] / 1e9, b * flops[1] / 1e9, len(batches), losses[0][0], losses[0][-1],
+        _name(case),
+        a,
+        b,
+        ratio,
+        case.target,
+        ratio >= case.target,
+        flops[0],
+        flops[1],
+        a * flops[0] / 1e9,
+        b * flops[1] / 1e9,
+        len(batches),
+        losses[0][0],
+        losses[0][-1],
         max(abs(x - y) / y for x, y in zip(*losses, strict=True)),
-    )  # fmt: skip
+    )
 
 
 def _batches(n: int) -> list[Batch]:
@@ -180,9 +191,13 @@ def _table(rows: list[TrainRow]) -> Table:
         table.add_column(name, justify="left" if name == "model" else "right")
     for r in rows:
         table.add_row(
-            r.what, f"{r.ours_steps_per_second:.3g}", f"{r.theirs_steps_per_second:.3g}",
-            f"{r.ratio:.2f}", f">= {r.target:g}", "yes" if r.met else "[bold red]no",
+            r.what,
+            f"{r.ours_steps_per_second:.3g}",
+            f"{r.theirs_steps_per_second:.3g}",
+            f"{r.ratio:.2f}",
+            f">= {r.target:g}",
+            "yes" if r.met else "[bold red]no",
             f"{r.ours_gflops_per_second:.1f} / {r.theirs_gflops_per_second:.1f}",
             f"{r.first_loss:.3f} .. {r.last_loss:.3f}, differ <= {r.loss_difference:.0e} in {r.n_steps} steps",
-        )  # fmt: skip
+        )
     return table

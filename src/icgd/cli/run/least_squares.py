@@ -66,7 +66,10 @@ def run_linear(settings: Settings) -> dict[str, Any]:
                 "target": table.targets.names[0],
                 "model": settings.model,
                 "standardize": settings.standardize,
-                **{k: program.config[k] for k in ("construction", "problem", "optimizer", "options")},
+                **{
+                    k: program.config[k]
+                    for k in ("construction", "problem", "optimizer", "options")
+                },
                 "steps": settings.steps or STEPS[chosen],
                 "lr": settings.lr,
                 "executor": settings.executor,
@@ -74,7 +77,7 @@ def run_linear(settings: Settings) -> dict[str, Any]:
             },
             "versions": versions(),
         }
-    )  # fmt: skip
+    )
     size = max(1.0, float(paths[f"{chosen}_exact"][-1].abs().max()))
     if chosen != "gd" and measured["distance"] > 1e-6 * size:
         result["notes"].append(
@@ -83,9 +86,12 @@ def run_linear(settings: Settings) -> dict[str, Any]:
         )
     weight = paths[f"{chosen}_transformer"][-1]
     write_result(
-        settings.out, result, {"weight": weight.contiguous()}, table,
+        settings.out,
+        result,
+        {"weight": weight.contiguous()},
+        table,
         lambda: recorded(settings, program, X, y, steps=settings.steps or STEPS[chosen]),
-    )  # fmt: skip
+    )
     return result
 
 
@@ -125,8 +131,13 @@ def _paths(
         programs[name] = icgd.compile(problem, optimizer, dtype=DTYPES[settings.dtype])
         try:
             run = programs[name].run(
-                X, y, steps=steps, executor=settings.executor, record="weights", progress=True  # type: ignore[arg-type]
-            )  # fmt: skip
+                X,
+                y,
+                steps=steps,
+                executor=settings.executor,  # type: ignore[arg-type]
+                record="weights",
+                progress=True,
+            )
         except AssumptionViolated as refused:
             if name == settings.optimizer:
                 raise

@@ -33,9 +33,12 @@ def run_model(settings: Settings) -> dict[str, Any]:
     # Labels and counts mean what they are: only the target of a regression may be scaled.
     scaled_target = settings.standardize and settings.model in ("ridge", "lasso")
     table = load_table(
-        settings.data, settings.example, settings.target,
-        standardize=settings.standardize, standardize_target=scaled_target,
-    )  # fmt: skip
+        settings.data,
+        settings.example,
+        settings.target,
+        standardize=settings.standardize,
+        standardize_target=scaled_target,
+    )
     if table.Y.shape[1] != 1:
         raise InvalidParameter(
             "--target", list(table.targets.names), f"be one column for --model {settings.model}"
@@ -66,9 +69,13 @@ def run_model(settings: Settings) -> dict[str, Any]:
     started = time.perf_counter()
     try:
         check = icgd.verify(
-            program, X, y, steps=steps, executor=settings.executor,  # type: ignore[arg-type]
+            program,
+            X,
+            y,
+            steps=steps,
+            executor=settings.executor,  # type: ignore[arg-type]
             progress=True,
-        )  # fmt: skip
+        )
         measured = _measured(settings, problem, program, check, X, y, table, steps)
     finally:
         torch.set_num_threads(before)
@@ -88,17 +95,23 @@ def run_model(settings: Settings) -> dict[str, Any]:
                 "steps": steps,
                 "standardize": settings.standardize,
                 "executor": settings.executor,
-                **{k: program.config[k] for k in ("construction", "problem", "optimizer", "options")},
+                **{
+                    k: program.config[k]
+                    for k in ("construction", "problem", "optimizer", "options")
+                },
                 "dtype": settings.dtype,
             },
             "versions": versions(),
         }
-    )  # fmt: skip
+    )
     assert check.run is not None
     write_result(
-        settings.out, result, {"weight": check.run.weights.contiguous()}, table,
+        settings.out,
+        result,
+        {"weight": check.run.weights.contiguous()},
+        table,
         lambda: recorded(settings, program, X, y, steps=steps),
-    )  # fmt: skip
+    )
     return result
 
 
@@ -118,9 +131,11 @@ def two_classes(y: Tensor, name: str) -> tuple[Tensor, str]:
     if len(values) != 2:
         shown = ", ".join(f"{float(v):g}" for v in values[:6])
         raise InvalidParameter(
-            "--target", name, "hold exactly two classes for --model logistic",
+            "--target",
+            name,
+            "hold exactly two classes for --model logistic",
             remedy=f"It holds {len(values)} values: {shown}{', ...' if len(values) > 6 else ''}.",
-        )  # fmt: skip
+        )
     note = f"{name} = {float(values[1]):g} is the positive class, {float(values[0]):g} the negative one."
     return (y == values[1]).double(), note
 
@@ -143,9 +158,15 @@ def safe_step(problem: LinearModel, X: Tensor, y: Tensor) -> float:
 
 
 def _measured(
-    settings: Settings, problem: LinearModel, program: icgd.Program, check: StatisticsCheck,
-    X: Tensor, y: Tensor, table: Table, steps: int,
-) -> dict[str, Any]:  # fmt: skip
+    settings: Settings,
+    problem: LinearModel,
+    program: icgd.Program,
+    check: StatisticsCheck,
+    X: Tensor,
+    y: Tensor,
+    table: Table,
+    steps: int,
+) -> dict[str, Any]:
     run = check.run
     if run is None:
         raise AssumptionViolated(
@@ -164,7 +185,11 @@ def _measured(
         **{
             name: float(getattr(check, name))
             for name in (
-                "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound",
+                "max_error",
+                "max_round_error",
+                "round_bound",
+                "global_bound",
+                "paper_bound",
                 "distance",
             )
         },
@@ -189,7 +214,7 @@ def _measured(
         },
         "notes": notes,
         "curves": _curves(program, check, X, y, steps, names),
-    }  # fmt: skip
+    }
 
 
 def _library(problem: LinearModel, X: Tensor, y: Tensor) -> tuple[Tensor | None, list[str]]:
@@ -237,15 +262,18 @@ def _curves(
             **{
                 name: [float(getattr(r, name)) for r in rows]
                 for name in (
-                    "error", "step_error", "step_bound", "global_bound", "distance", "theorem",
+                    "error",
+                    "step_error",
+                    "step_bound",
+                    "global_bound",
+                    "distance",
+                    "theorem",
                     "objective",
                 )
             },
         },
         "path": {
             "round": [float(r.step) for r in rows],
-            "coefficients": {
-                name: [float(w[i]) for w in path] for i, name in enumerate(names)
-            },
+            "coefficients": {name: [float(w[i]) for w in path] for i, name in enumerate(names)},
         },
-    }  # fmt: skip
+    }

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 FORMAT = "icgd-result/1"
 METHOD_OF = {
-    "softmax_cot_network": "cot", "relu_stack": "stack", "forward_mode": "forward_mode",
-}  # fmt: skip
+    "softmax_cot_network": "cot",
+    "relu_stack": "stack",
+    "forward_mode": "forward_mode",
+}
 WIDE = 256
 """Below this width a second thread costs more in waiting than it saves in work."""
 
@@ -51,9 +53,13 @@ def fitting_threads(network: icgd.Network) -> Iterator[None]:
 
 
 def load_table(
-    data: Path | None, example: str | None, targets: tuple[str, ...], *, standardize: bool,
+    data: Path | None,
+    example: str | None,
+    targets: tuple[str, ...],
+    *,
+    standardize: bool,
     standardize_target: bool | None = None,
-) -> Table:  # fmt: skip
+) -> Table:
     """The table of a CSV file or a bundled example."""
     if data is None:
         frame, default = load_example(example or "")
@@ -180,7 +186,11 @@ def _measured(
         **{
             name: float(getattr(check, name))
             for name in (
-                "max_error", "max_round_error", "round_bound", "global_bound", "paper_bound",
+                "max_error",
+                "max_round_error",
+                "round_bound",
+                "global_bound",
+                "paper_bound",
             )
         },
         # NaN is above every bound.
@@ -197,7 +207,7 @@ def _measured(
         "near_kink": {"count": count, "first": None if first is None else list(first)},
         "notes": [*map(str, check.notes), *table.notes],
         "curves": {"loss": losses, "error": error_curve(check.rounds)},
-    }  # fmt: skip
+    }
 
 
 def r_squared(y: Array, predicted: Array) -> float | None:
@@ -246,9 +256,12 @@ def named_weights(weights: Weights) -> dict[str, torch.Tensor]:
 
 
 def write_result(
-    out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table,
+    out: Path,
+    result: dict[str, Any],
+    tensors: dict[str, torch.Tensor],
+    table: Table,
     record: Callable[[], icgd.Trace | None],
-) -> None:  # fmt: skip
+) -> None:
     """result.json, weights.safetensors, the report and a recording, all or nothing.
 
     A recording that fails or is interrupted takes nothing else with it.
@@ -262,9 +275,12 @@ def write_result(
 
 
 def _write(
-    out: Path, result: dict[str, Any], tensors: dict[str, torch.Tensor], table: Table,
+    out: Path,
+    result: dict[str, Any],
+    tensors: dict[str, torch.Tensor],
+    table: Table,
     trace: icgd.Trace | None,
-) -> None:  # fmt: skip
+) -> None:
     from icgd.base.atomic.tensors import tensor_bytes
     from icgd.pages.report import write_report
 

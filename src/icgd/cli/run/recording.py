@@ -29,9 +29,14 @@ def recorded(
     typer.echo("recording the run once more for the viewer", err=True)
     try:
         return icgd.record_trace(
-            program, X, Y, executor=settings.executor,  # type: ignore[arg-type]
-            progress=True, budget_mb=settings.trace_budget or BUDGET, **how,
-        )  # fmt: skip
+            program,
+            X,
+            Y,
+            executor=settings.executor,  # type: ignore[arg-type]
+            progress=True,
+            budget_mb=settings.trace_budget or BUDGET,
+            **how,
+        )
     except icgd.InvalidParameter as refused:
         if refused.name != "budget_mb":
             raise

@@ -67,9 +67,11 @@ def chosen_targets(asked: Sequence[str], columns: Sequence[str], source: str) ->
         raise InvalidParameter("--target", names, "name every column once")
     if len(names) == len(columns):
         raise InvalidParameter(
-            "--target", names, "leave at least one column as a feature",
+            "--target",
+            names,
+            "leave at least one column as a feature",
             remedy="Add a feature column or name fewer targets.",
-        )  # fmt: skip
+        )
     return names
 
 
@@ -116,10 +118,11 @@ class Settings:
         """Refuse what can never work."""
         if (self.data is None) == (self.example is None):
             raise InvalidParameter(
-                "DATA", None if self.data is None else str(self.data),
+                "DATA",
+                None if self.data is None else str(self.data),
                 "be given, or --example, but not both",
                 remedy="Try: icgd run --example diabetes",
-            )  # fmt: skip
+            )
         if self.example is not None and self.example not in EXAMPLES:
             raise InvalidParameter("--example", self.example, f"be one of {', '.join(EXAMPLES)}")
         if self.data is not None and not self.data.exists():
@@ -129,10 +132,15 @@ class Settings:
         if self.data is not None:
             check_targets(self.data, self.target)
         choices = {
-            "model": MODELS, "dtype": DTYPES, "executor": EXECUTORS, "temperature": TEMPERATURES,
-            "method": METHODS, "optimizer": OPTIMIZERS, "activation": ACTIVATIONS,
+            "model": MODELS,
+            "dtype": DTYPES,
+            "executor": EXECUTORS,
+            "temperature": TEMPERATURES,
+            "method": METHODS,
+            "optimizer": OPTIMIZERS,
+            "activation": ACTIVATIONS,
             "output": ("linear", self.activation),
-        }  # fmt: skip
+        }
         for name, allowed in choices.items():
             value = getattr(self, name)
             if value not in allowed:
@@ -182,16 +190,19 @@ class Settings:
             )
         if self.model != "linear" and self.optimizer != "gd":
             raise InvalidParameter(
-                "--optimizer", self.optimizer, f"be left out with --model {self.model}",
+                "--optimizer",
+                self.optimizer,
+                f"be left out with --model {self.model}",
                 remedy="Newton's method is for --model linear.",
-            )  # fmt: skip
+            )
         if self.model == "linear":
             for name in ("lam", "temperature", "n_grid", "rho", "radius"):
                 if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                     raise InvalidParameter(
-                        f"--{name.replace('_', '-')}", getattr(self, name),
+                        f"--{name.replace('_', '-')}",
+                        getattr(self, name),
                         "be left out with --model linear",
-                    )  # fmt: skip
+                    )
         if not (math.isfinite(self.lam) and self.lam >= 0):
             raise InvalidParameter("--lam", self.lam, "be a finite number >= 0")
         if self.steps is not None and self.steps < 1:
@@ -241,7 +252,9 @@ def hidden_widths(text: str) -> tuple[int, ...]:
         widths = (0,)
     if min(widths) < 1:
         raise InvalidParameter(
-            "--widths", text, "be integers >= 1 separated by commas",
+            "--widths",
+            text,
+            "be integers >= 1 separated by commas",
             remedy="For example --widths 16,16, or --widths none for no hidden layer.",
-        )  # fmt: skip
+        )
     return widths

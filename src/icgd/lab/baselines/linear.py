@@ -82,9 +82,11 @@ def optimal_ridge(task: Task) -> Ridge:
     noise = Gaussian(std=0.0) if noise is None else noise
     if not (_centred(weights) and _centred(noise)):
         raise InvalidParameter(
-            "task", task, "have weights N(0, tau^2 I) and noise N(0, sigma^2 I)",
+            "task",
+            task,
+            "have weights N(0, tau^2 I) and noise N(0, sigma^2 I)",
             remedy="Pass Ridge(lam) a penalty of your choice.",
-        )  # fmt: skip
+        )
     tau = weights.std * float(getattr(task, "scale", 1.0))
     features = None if task.name in INPUT_TASKS else task.features
     return Ridge(noise.std**2 / tau**2, features=features)
@@ -125,9 +127,12 @@ class Lasso(_Linear):
         n_outputs = prefix.ys.shape[2]
         for b in range(len(prefix.xs)):
             model = linear_model.Lasso(
-                alpha=self.alpha, fit_intercept=False, max_iter=self.max_iter, tol=self.tol,
+                alpha=self.alpha,
+                fit_intercept=False,
+                max_iter=self.max_iter,
+                tol=self.tol,
                 warm_start=n_outputs == 1,
-            )  # fmt: skip
+            )
             for i in range(1, prefix.n_positions):
                 chosen = prefix.usable[i]
                 X, Y = (

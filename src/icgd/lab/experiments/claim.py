@@ -69,9 +69,11 @@ class Claim:
     def __post_init__(self) -> None:
         if self.shortfalls and self.holds is True:
             raise InvalidParameter(
-                "holds", self.holds, "be None or False beside shortfalls",
+                "holds",
+                self.holds,
+                "be None or False beside shortfalls",
                 remedy="Undertrained models reproduce nothing: form the claim with `gated_claim`.",
-            )  # fmt: skip
+            )
 
     @property
     def verdict(self) -> Verdict:

@@ -38,14 +38,25 @@ def panels(
 
 
 def curve(
-    axis: Axes, x: Sequence[float], seeds: Sequence[Sequence[float]], label: str, colour: int = 0,
-    style: int = 0, **more: Any,
-) -> None:  # fmt: skip
+    axis: Axes,
+    x: Sequence[float],
+    seeds: Sequence[Sequence[float]],
+    label: str,
+    colour: int = 0,
+    style: int = 0,
+    **more: Any,
+) -> None:
     """The median over seeds and their range."""
     colour_ = COLOURS[colour % len(COLOURS)]
     axis.plot(
-        x, median_curve(seeds), STYLES[style % len(STYLES)], color=colour_, label=label, linewidth=1.4, **more
-    )  # fmt: skip
+        x,
+        median_curve(seeds),
+        STYLES[style % len(STYLES)],
+        color=colour_,
+        label=label,
+        linewidth=1.4,
+        **more,
+    )
     if len(seeds) > 1:
         low, high = range_curve(seeds)
         axis.fill_between(x, low, high, color=colour_, alpha=0.15, linewidth=0)

@@ -78,9 +78,14 @@ def predictions(model: nn.Module, batches: list[Batch], loops: int | None = None
 
 
 def by_position(
-    model: nn.Module, task: Task, *, n_points: int, n_prompts: int, seed: int = 0,
+    model: nn.Module,
+    task: Task,
+    *,
+    n_points: int,
+    n_prompts: int,
+    seed: int = 0,
     baselines: dict[str, Baseline] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Mean squared error and R2 at every position, of the model and of baselines on the same prompts."""
     batches = evaluation_prompts(task, n_points, n_prompts, seed)
     targets = torch.cat([b.ys for b in batches])

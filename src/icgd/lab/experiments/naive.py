@@ -51,22 +51,40 @@ class _Family:
 
 
 def naive_cell(
-    key: dict[str, Any], task: dict[str, Any], *, n_points: int, n_prompts: int, seed: int, until: int,
+    key: dict[str, Any],
+    task: dict[str, Any],
+    *,
+    n_points: int,
+    n_prompts: int,
+    seed: int,
+    until: int,
     last: int,
-) -> Cell:  # fmt: skip
+) -> Cell:
     """Naive predictors on the prompts that the models of a seed are measured on.
 
     until, last  models are judged at the last `last` counted positions before position `until`
     """
     options = {
-        "task": task, "n_points": n_points, "n_prompts": n_prompts, "seed": seed, "until": until, "last": last,
-    }  # fmt: skip
+        "task": task,
+        "n_points": n_points,
+        "n_prompts": n_prompts,
+        "seed": seed,
+        "until": until,
+        "last": last,
+    }
     return Cell({"predictor": NAIVE, **key, "seed": seed}, f"{__name__}:measure_naive", options)
 
 
 def measure_naive(
-    place: Workplace, *, task: dict[str, Any], n_points: int, n_prompts: int, seed: int, until: int, last: int
-) -> dict[str, Any]:  # fmt: skip
+    place: Workplace,
+    *,
+    task: dict[str, Any],
+    n_points: int,
+    n_prompts: int,
+    seed: int,
+    until: int,
+    last: int,
+) -> dict[str, Any]:
     """Errors and R2 by position of every naive predictor, and what was chosen on other prompts.
 
     selection  mean squared error at the judged positions on those other prompts: models are compared with the

@@ -89,11 +89,14 @@ def verdicts_of(claims: Sequence[Claim]) -> list[dict[str, Any]]:
     """Claims and what became of them, as a record keeps them."""
     return [
         {
-            "claim": claim.short, "verdict": claim.verdict.value, "ours": claim.ours, "measured": claim.found,
+            "claim": claim.short,
+            "verdict": claim.verdict.value,
+            "ours": claim.ours,
+            "measured": claim.found,
             "shortfalls": list(claim.shortfalls),
         }
         for claim in claims
-    ]  # fmt: skip
+    ]
 
 
 def read_record(path: Path) -> Record:

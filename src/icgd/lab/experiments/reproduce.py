@@ -20,10 +20,15 @@ TABLE = "results.parquet"
 
 
 def reproduce(
-    experiment: Experiment, scale: Scale, *, out: Path, executor: str = "joblib", workers: int = 2,
+    experiment: Experiment,
+    scale: Scale,
+    *,
+    out: Path,
+    executor: str = "joblib",
+    workers: int = 2,
     device: str | None = None,
     on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None,
-) -> Record:  # fmt: skip
+) -> Record:
     """Run what has not been run yet; everything is in `out`/NAME-SCALE.
 
     Trained models are kept in `out`/models, where other experiments find them.
@@ -44,22 +49,32 @@ def reproduce(
 
 
 def _record(
-    experiment: Experiment, scale: Scale, cells: Sequence[Cell], rows: Sequence[Mapping[str, Any]],
-    directory: Path, workers: int,
-) -> Record:  # fmt: skip
+    experiment: Experiment,
+    scale: Scale,
+    cells: Sequence[Cell],
+    rows: Sequence[Mapping[str, Any]],
+    directory: Path,
+    workers: int,
+) -> Record:
     import torch
 
     from icgd import __version__
 
     kept = restored(rounded(rows))
     return Record(
-        name=experiment.name, scale=scale, seeds=experiment.size(scale).seeds, workers=workers,
+        name=experiment.name,
+        scale=scale,
+        seeds=experiment.size(scale).seeds,
+        workers=workers,
         command=f"icgd reproduce {experiment.name} --scale {scale}{experiment.more_options}",
-        settings=rounded(experiment.size(scale).settings()), cells=digest_of(cells),
+        settings=rounded(experiment.size(scale).settings()),
+        cells=digest_of(cells),
         seconds=seconds_of(cells, directory) / workers,
-        torch=torch.__version__.split("+")[0], icgd=__version__, rows=kept,
+        torch=torch.__version__.split("+")[0],
+        icgd=__version__,
+        rows=kept,
         verdicts=verdicts_of(experiment.claims(kept)),
-    )  # fmt: skip
+    )
 
 
 def cells_directory(experiment: Experiment, scale: str, out: Path) -> Path:

@@ -41,16 +41,27 @@ class TrainedSize(Size):
         return make_config(
             {
                 "model": {
-                    "n_layer": self.n_layer, "n_head": self.n_head, "n_embd": self.n_embd, "d_mlp": self.d_mlp,
-                    "n_positions": points, "init_std": self.init_std, **model,
+                    "n_layer": self.n_layer,
+                    "n_head": self.n_head,
+                    "n_embd": self.n_embd,
+                    "d_mlp": self.d_mlp,
+                    "n_positions": points,
+                    "init_std": self.init_std,
+                    **model,
                 },
                 "task": {"n_dims": self.n_dims, **task},
                 "training": {
-                    "batch_size": self.batch, "learning_rate": self.rate, "train_steps": self.steps,
-                    "n_points": points, "schedule": self.schedule,
+                    "batch_size": self.batch,
+                    "learning_rate": self.rate,
+                    "train_steps": self.steps,
+                    "n_points": points,
+                    "schedule": self.schedule,
                     "warmup_steps": min(100, self.steps // 10) if short else 0,
-                    "grad_clip": 1.0, "threads": 1, "seed": seed, "save_every_steps": 500,
+                    "grad_clip": 1.0,
+                    "threads": 1,
+                    "seed": seed,
+                    "save_every_steps": 500,
                     "log_every_steps": max(1, min(100, self.steps // 10)),
                 },
             }
-        )  # fmt: skip
+        )

@@ -116,7 +116,9 @@ class InContextModel(nn.Module, ABC):
             return batch.counted
         if not bool(batch.counted[-1]):
             raise InvalidParameter(
-                "counted", batch.counted.tolist(), "hold the last position for layout='concatenated'",
+                "counted",
+                batch.counted.tolist(),
+                "hold the last position for layout='concatenated'",
                 remedy="It is the only one that layout predicts.",
-            )  # fmt: skip
+            )
         return None

@@ -12,8 +12,10 @@ from icgd.lab.models.sizes import check_model
 from icgd.lab.models.standard import StandardModel
 
 MODELS: dict[str, type[InContextModel]] = {
-    "standard": StandardModel, "looped": LoopedModel, "algoformer": AlgoFormer,
-}  # fmt: skip
+    "standard": StandardModel,
+    "looped": LoopedModel,
+    "algoformer": AlgoFormer,
+}
 
 
 def build_model(

@@ -80,9 +80,11 @@ class ModelConfig(BaseModel):
             most = min(self.n_head - 1, self.n_embd, MOST_HEADS)
             fitting = next(n for n in range(most, 0, -1) if self.n_embd % n == 0)
             raise InvalidParameter(
-                "n_head", self.n_head, f"divide n_embd = {self.n_embd}",
+                "n_head",
+                self.n_head,
+                f"divide n_embd = {self.n_embd}",
                 remedy=f"For example n_head={fitting}.",
-            )  # fmt: skip
+            )
         if self.window < 0:
             raise InvalidParameter(
                 "window", self.window, "be >= 0", remedy="0 counts the last iterate alone."
@@ -102,15 +104,19 @@ class ModelConfig(BaseModel):
         if self.kind == "standard" and (self.loops > 1 or self.window > 0):
             name = "loops" if self.loops > 1 else "window"
             raise InvalidParameter(
-                name, getattr(self, name), "be left out for kind='standard', which has no loop",
+                name,
+                getattr(self, name),
+                "be left out for kind='standard', which has no loop",
                 remedy="Use kind='looped' or 'algoformer'.",
-            )  # fmt: skip
+            )
         for name in ("n_pre", "n_post"):
             if self.kind != "algoformer" and getattr(self, name) is not None:
                 raise InvalidParameter(
-                    name, getattr(self, name), f"be left out for kind={self.kind!r}",
+                    name,
+                    getattr(self, name),
+                    f"be left out for kind={self.kind!r}",
                     remedy="Only an algoformer has stacks before and after its loop.",
-                )  # fmt: skip
+                )
 
     @property
     def hidden(self) -> int:

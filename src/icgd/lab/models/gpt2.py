@@ -31,16 +31,28 @@ def to_gpt2(model: StandardModel) -> Any:
         or not config.layer_norm
     ):
         raise InvalidParameter(
-            "model", f"{config.kind}, {config.attention} attention, layer_norm={config.layer_norm}",
-            "be standard, with softmax attention and LayerNorm", remedy="GPT2Model knows nothing else.",
-        )  # fmt: skip
+            "model",
+            f"{config.kind}, {config.attention} attention, layer_norm={config.layer_norm}",
+            "be standard, with softmax attention and LayerNorm",
+            remedy="GPT2Model knows nothing else.",
+        )
     library = _transformers()
     made = library.GPT2Config(
-        vocab_size=1, n_positions=config.max_tokens, n_embd=config.n_embd, n_layer=config.n_layer,
-        n_head=config.n_head, n_inner=config.hidden, activation_function="gelu_new",
-        layer_norm_epsilon=EPS, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
-        bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
+        vocab_size=1,
+        n_positions=config.max_tokens,
+        n_embd=config.n_embd,
+        n_layer=config.n_layer,
+        n_head=config.n_head,
+        n_inner=config.hidden,
+        activation_function="gelu_new",
+        layer_norm_epsilon=EPS,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        use_cache=False,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     gpt2 = library.GPT2Model(made).to(model.prompt.positions)
     with torch.no_grad():
         for ours, theirs in _pairs(model, gpt2):
@@ -77,9 +89,13 @@ def from_gpt2(
             "be even for the interleaved layout, two tokens a point",
         )
     config = ModelConfig(
-        n_layer=theirs.n_layer, n_head=theirs.n_head, n_embd=theirs.n_embd, d_mlp=theirs.n_inner,
-        n_positions=theirs.n_positions // per_point, layout=layout,
-    )  # fmt: skip
+        n_layer=theirs.n_layer,
+        n_head=theirs.n_head,
+        n_embd=theirs.n_embd,
+        d_mlp=theirs.n_inner,
+        n_positions=theirs.n_positions // per_point,
+        layout=layout,
+    )
     model = StandardModel(config, d_x, d_y)
     model.reset()
     model.to(gpt2.wpe.weight)
@@ -94,11 +110,15 @@ def _pairs(model: StandardModel, gpt2: Any) -> list[tuple[Tensor, Tensor]]:
         assert isinstance(block, Block)
         pairs += _norms(block.norm_1, other.ln_1) + _norms(block.norm_2, other.ln_2)
         pairs += [
-            (block.W_QKV, other.attn.c_attn.weight), (block.b_QKV, other.attn.c_attn.bias),
-            (block.W_O, other.attn.c_proj.weight), (block.b_O, other.attn.c_proj.bias),
-            (block.W_in, other.mlp.c_fc.weight), (block.b_in, other.mlp.c_fc.bias),
-            (block.W_out, other.mlp.c_proj.weight), (block.b_out, other.mlp.c_proj.bias),
-        ]  # fmt: skip
+            (block.W_QKV, other.attn.c_attn.weight),
+            (block.b_QKV, other.attn.c_attn.bias),
+            (block.W_O, other.attn.c_proj.weight),
+            (block.b_O, other.attn.c_proj.bias),
+            (block.W_in, other.mlp.c_fc.weight),
+            (block.b_in, other.mlp.c_fc.bias),
+            (block.W_out, other.mlp.c_proj.weight),
+            (block.b_out, other.mlp.c_proj.bias),
+        ]
     return pairs + _norms(model.stack.norm, gpt2.ln_f)
 
 
@@ -110,9 +130,12 @@ def _norms(ours: nn.Module, theirs: Any) -> list[tuple[Tensor, Tensor]]:
 def _check(config: Any) -> None:
     """Refuse what would silently be another function here."""
     wanted: dict[str, tuple[object, ...]] = {
-        "activation_function": _ACTIVATIONS, "layer_norm_epsilon": (EPS,), "scale_attn_weights": (True,),
-        "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,),
-    }  # fmt: skip
+        "activation_function": _ACTIVATIONS,
+        "layer_norm_epsilon": (EPS,),
+        "scale_attn_weights": (True,),
+        "scale_attn_by_inverse_layer_idx": (False,),
+        "add_cross_attention": (False,),
+    }
     for name, allowed in wanted.items():
         if getattr(config, name) not in allowed:
             raise InvalidParameter(

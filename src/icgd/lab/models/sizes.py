@@ -27,13 +27,24 @@ def model_parts(model: ModelConfig, copies: float = 1.0) -> list[Part]:
     deep = blocks > max(d, hidden) / 8
     where = ("model.n_layer", model.n_layer) if deep else ("model.n_embd", d)
     return [
-        Part(*where, each * blocks * attention + 1.2e4 * blocks,
-             number * blocks * attention + BLOCK_SECONDS * blocks),
-        Part("model.d_mlp" if model.d_mlp else where[0], model.d_mlp or where[1],
-             each * blocks * forward, number * blocks * forward),
-        Part("model.n_positions", model.n_positions, each * model.max_tokens * d,
-             number * model.max_tokens * d),
-    ]  # fmt: skip
+        Part(
+            *where,
+            each * blocks * attention + 1.2e4 * blocks,
+            number * blocks * attention + BLOCK_SECONDS * blocks,
+        ),
+        Part(
+            "model.d_mlp" if model.d_mlp else where[0],
+            model.d_mlp or where[1],
+            each * blocks * forward,
+            number * blocks * forward,
+        ),
+        Part(
+            "model.n_positions",
+            model.n_positions,
+            each * model.max_tokens * d,
+            number * model.max_tokens * d,
+        ),
+    ]
 
 
 def check_model(model: ModelConfig) -> None:

@@ -39,8 +39,10 @@ class Prompt(nn.Module):
         )
         self.init_std = config.init_std
         self.rows: Rows = {
-            "interleaved": slice(0, None, 2), "concatenated": slice(-1, None), "series": None,
-        }[config.layout]  # fmt: skip
+            "interleaved": slice(0, None, 2),
+            "concatenated": slice(-1, None),
+            "series": None,
+        }[config.layout]
         d_token = {"interleaved": max(d_x, d_y), "concatenated": d_x + d_y + 1, "series": d_x}
         self.read_in = nn.Linear(d_token[config.layout], config.n_embd)
         self.positions = nn.Parameter(torch.zeros(config.max_tokens, config.n_embd))
@@ -93,9 +95,11 @@ class Prompt(nn.Module):
         wanted = "series" if self.layout == "series" else "pairs"
         if kind != wanted:
             raise InvalidParameter(
-                "kind", kind, f"be {wanted!r} for a model with layout={self.layout!r}",
+                "kind",
+                kind,
+                f"be {wanted!r} for a model with layout={self.layout!r}",
                 remedy="Series need layout='series', pairs 'interleaved' or 'concatenated'.",
-            )  # fmt: skip
+            )
         shapes = (("xs", xs, self.d_x), ("ys", ys, self.d_y))
         for name, found, d in shapes:
             if found.dim() != 3 or found.shape[-1] != d or found.shape[:2] != xs.shape[:2]:
@@ -106,9 +110,11 @@ class Prompt(nn.Module):
                 )
         if not 1 <= xs.shape[1] <= self.n_positions:
             raise InvalidParameter(
-                "xs", tuple(xs.shape), f"have 1 to {self.n_positions} points",
+                "xs",
+                tuple(xs.shape),
+                f"have 1 to {self.n_positions} points",
                 remedy="Longer prompts need a model with larger n_positions.",
-            )  # fmt: skip
+            )
 
 
 def reset_linear(linear: nn.Linear, generator: torch.Generator | None) -> None:

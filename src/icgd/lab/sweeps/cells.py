@@ -126,10 +126,13 @@ class _Job:
 
 
 def run_cells(
-    cells: Sequence[Cell], directory: Path, executor: Executor,
-    on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None, models: Path | None = None,
+    cells: Sequence[Cell],
+    directory: Path,
+    executor: Executor,
+    on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None,
+    models: Path | None = None,
     device: str | None = None,
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """Run what has no result yet; all rows, in the order of the cells, or an error if one has none."""
     rows, failed = attempt_cells(cells, directory, executor, on_done, models, device)
     if failed:
@@ -141,10 +144,13 @@ def run_cells(
 
 
 def attempt_cells(
-    cells: Sequence[Cell], directory: Path, executor: Executor,
-    on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None, models: Path | None = None,
+    cells: Sequence[Cell],
+    directory: Path,
+    executor: Executor,
+    on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None,
+    models: Path | None = None,
     device: str | None = None,
-) -> tuple[list[dict[str, Any] | None], list[tuple[Cell, BaseException]]]:  # fmt: skip
+) -> tuple[list[dict[str, Any] | None], list[tuple[Cell, BaseException]]]:
     """Run what has no result yet; all rows, None for cells that failed, and those cells with their errors."""
     # Workers may have another working directory.
     directory, models = directory.resolve(), None if models is None else models.resolve()

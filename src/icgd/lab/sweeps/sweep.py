@@ -77,9 +77,13 @@ def _list(path: Path, name: str, values: Any) -> list[Any]:
 
 
 def sweep(
-    path: Path, *, executor: str, workers: int, out: Path | None = None,
+    path: Path,
+    *,
+    executor: str,
+    workers: int,
+    out: Path | None = None,
     on_done: Callable[[Cell, Mapping[str, Any]], None] | None = None,
-) -> Swept:  # fmt: skip
+) -> Swept:
     """Run the cells that have no result yet and write the table of all.
 
     A cell that fails, by a loss that is not finite or anything else, has a row as well: the error is in its

@@ -47,9 +47,13 @@ class Task(ABC):
 
     @abstractmethod
     def sample(
-        self, batch_size: int, n_points: int, *, generator: torch.Generator,
+        self,
+        batch_size: int,
+        n_points: int,
+        *,
+        generator: torch.Generator,
         n_dims: int | None = None,
-    ) -> Batch:  # fmt: skip
+    ) -> Batch:
         """Prompts on the CPU; they depend on the arguments and the generator's state alone.
 
         batch_size, n_points  prompts, and positions of each
@@ -81,9 +85,11 @@ class Task(ABC):
         whole_number("n_points", n_points)
         if generator.device.type != "cpu":
             raise InvalidParameter(
-                "generator", generator.device.type, "live on the CPU",
+                "generator",
+                generator.device.type,
+                "live on the CPU",
                 remedy="Prompts are drawn there on every machine; then use batch.to(device).",
-            )  # fmt: skip
+            )
         active = self.d_x if n_dims is None else whole_number("n_dims", n_dims)
         if active > self.d_x:
             raise InvalidParameter("n_dims", n_dims, f"be at most d_x = {self.d_x}")
@@ -95,9 +101,13 @@ class PairTask(Task):
     """A task whose inputs are drawn first and whose targets are a function of them."""
 
     def sample(
-        self, batch_size: int, n_points: int, *, generator: torch.Generator,
+        self,
+        batch_size: int,
+        n_points: int,
+        *,
+        generator: torch.Generator,
         n_dims: int | None = None,
-    ) -> Batch:  # fmt: skip
+    ) -> Batch:
         """See Task."""
         active = self._check(batch_size, n_points, generator, n_dims)
         xs = self.draw(self.inputs, (batch_size, n_points, active), generator)

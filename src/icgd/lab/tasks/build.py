@@ -28,11 +28,21 @@ from icgd.lab.tasks.representation import Autoregression, RepresentationRegressi
 TASKS: dict[str, type[Task]] = {
     kind.name: kind
     for kind in (
-        LinearRegression, SparseLinearRegression, NoisyLinearRegression, QuadraticRegression,
-        LinearClassification, LogisticRegression, PoissonRegression, ReluTwoLayerRegression, DecisionTree,
-        NetworkRegression, RepresentationRegression, Autoregression, MLPChain,
+        LinearRegression,
+        SparseLinearRegression,
+        NoisyLinearRegression,
+        QuadraticRegression,
+        LinearClassification,
+        LogisticRegression,
+        PoissonRegression,
+        ReluTwoLayerRegression,
+        DecisionTree,
+        NetworkRegression,
+        RepresentationRegression,
+        Autoregression,
+        MLPChain,
     )
-}  # fmt: skip
+}
 """Every task under its name."""
 
 _FIELDS = {"n_dims": "d_x", "n_outputs": "d_y", "data": "inputs"}
@@ -101,9 +111,11 @@ def build_task(config: TaskConfig, *, dtype: torch.dtype = torch.float32) -> Tas
         if key not in taken:
             known = ", ".join(sorted(taken - {"d_x", "d_y", "inputs", "weights", "noise", "dtype"}))
             raise InvalidParameter(
-                f"task.{key}", options[key], f"be left out: {config.name} has no such option",
+                f"task.{key}",
+                options[key],
+                f"be left out: {config.name} has no such option",
                 remedy=f"It has {known}." if known else "",
-            )  # fmt: skip
+            )
     return kind(dtype=dtype, **options)
 
 

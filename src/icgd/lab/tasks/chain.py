@@ -62,9 +62,13 @@ class MLPChain(Task):
         return self.n_layers + 1
 
     def sample(
-        self, batch_size: int, n_points: int, *, generator: torch.Generator,
+        self,
+        batch_size: int,
+        n_points: int,
+        *,
+        generator: torch.Generator,
         n_dims: int | None = None,
-    ) -> Batch:  # fmt: skip
+    ) -> Batch:
         """Prompts of n_points + 1 tokens; the last chain may be cut short."""
         active = self._check(batch_size, n_points, generator, n_dims)
         n_chains = math.ceil((n_points + 1) / self.period)

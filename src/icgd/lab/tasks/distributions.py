@@ -174,8 +174,10 @@ class Mixture(Vectors):
             raise InvalidParameter("components", self.components, "have at least one distribution")
         if len(self.weights) != len(self.components):
             raise InvalidParameter(
-                "weights", self.weights, f"have one number for each of {len(self.components)} components"
-            )  # fmt: skip
+                "weights",
+                self.weights,
+                f"have one number for each of {len(self.components)} components",
+            )
         for i, weight in enumerate(self.weights):
             positive(f"weights[{i}]", weight, zero=True)
         if abs(sum(self.weights) - 1) > 1e-6:

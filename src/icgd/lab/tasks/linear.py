@@ -111,8 +111,11 @@ class _Generalized(PairTask):
             raise InvalidParameter("observe", self.observe, 'be "sample" or "mean"')
         if self.noise is not None:
             raise InvalidParameter(
-                "noise", self.noise, f"be left out of {self.name}", remedy="Its targets are random already."
-            )  # fmt: skip
+                "noise",
+                self.noise,
+                f"be left out of {self.name}",
+                remedy="Its targets are random already.",
+            )
 
     def _eta(self, xs: Tensor, generator: torch.Generator) -> Tensor:
         weights = self.columns(xs.shape[2], self.d_y, len(xs), generator)

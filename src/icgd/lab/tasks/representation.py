@@ -78,9 +78,11 @@ class _Represented(Task):
         )
         n_in = self._n_lags() * self.d_x
         layers = make_representation(
-            (n_in, *[out] * self.n_layers), self.slope, self.representation_seed,
+            (n_in, *[out] * self.n_layers),
+            self.slope,
+            self.representation_seed,
             self.representation_init,
-        )  # fmt: skip
+        )
         object.__setattr__(
             self, "layers", tuple((W.to(self.dtype), b.to(self.dtype)) for W, b in layers)
         )
@@ -176,16 +178,22 @@ class Autoregression(_Represented):
         return STANDARD  # windows are made of noise and A phi, whatever the series starts from
 
     def sample(
-        self, batch_size: int, n_points: int, *, generator: torch.Generator,
+        self,
+        batch_size: int,
+        n_points: int,
+        *,
+        generator: torch.Generator,
         n_dims: int | None = None,
-    ) -> Batch:  # fmt: skip
+    ) -> Batch:
         """Series of n_points + 1 entries."""
         active = self._check(batch_size, n_points, generator, n_dims)
         if n_points < self.order:
             raise InvalidParameter(
-                "n_points", n_points, f"be >= order = {self.order}",
+                "n_points",
+                n_points,
+                f"be >= order = {self.order}",
                 remedy="Shorter series have nothing to predict.",
-            )  # fmt: skip
+            )
         start = self.draw(self.inputs, (batch_size, self.order, active), generator)
         A = self.columns(self.layers[-1][0].shape[0], active, batch_size, generator) * self.gain
         shape = (batch_size, n_points + 1 - self.order, active)

@@ -156,13 +156,19 @@ def _fetch(directory: Path) -> None:
     for made in (cache, partial):
         made.mkdir()
     options = {
-        "Dir::State::lists": directory, "Dir::Cache": cache, "Acquire::Languages": "en,de",
-        "Acquire::GzipIndexes": "false", "Acquire::IndexTargets::deb::Packages::DefaultEnabled": "false",
+        "Dir::State::lists": directory,
+        "Dir::Cache": cache,
+        "Acquire::Languages": "en,de",
+        "Acquire::GzipIndexes": "false",
+        "Acquire::IndexTargets::deb::Packages::DefaultEnabled": "false",
         "Acquire::IndexTargets::deb-src::Sources::DefaultEnabled": "false",
         # Whoever runs this may own the directory only, and need not be root.
-        "Debug::NoLocking": "true", "APT::Sandbox::User": "",
-        "Acquire::Retries": "1", "Acquire::http::Timeout": "20", "Acquire::https::Timeout": "20",
-    }  # fmt: skip
+        "Debug::NoLocking": "true",
+        "APT::Sandbox::User": "",
+        "Acquire::Retries": "1",
+        "Acquire::http::Timeout": "20",
+        "Acquire::https::Timeout": "20",
+    }
     command = ["apt-get", "update", "-qq"]
     for name, value in options.items():
         command += ["-o", f"{name}={value}"]

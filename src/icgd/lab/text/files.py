@@ -15,9 +15,11 @@ def text_of_files(paths: Sequence[Path]) -> ParallelText:
     """The text of one TSV file (source, tab, target), or of two files whose lines belong together."""
     if len(paths) not in (1, 2):
         raise InvalidParameter(
-            "--text", [str(p) for p in paths], "be one file of two columns, or two aligned files",
+            "--text",
+            [str(p) for p in paths],
+            "be one file of two columns, or two aligned files",
             remedy="--text pairs.tsv, or --text german.txt --text english.txt.",
-        )  # fmt: skip
+        )
     pairs = _table(paths[0]) if len(paths) == 1 else _aligned(*paths)
     return cleaned(pairs, ORIGIN, " and ".join(str(p) for p in paths))
 

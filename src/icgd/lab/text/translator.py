@@ -19,9 +19,16 @@ MEASURED_TOGETHER = 64
 
 
 def train_translator(
-    model: LanguageModel, pairs: Sequence[Encoded], *, most_tokens: int, steps: int, batch: int, rate: float,
-    warmup: int, seed: int,
-) -> list[float]:  # fmt: skip
+    model: LanguageModel,
+    pairs: Sequence[Encoded],
+    *,
+    most_tokens: int,
+    steps: int,
+    batch: int,
+    rate: float,
+    warmup: int,
+    seed: int,
+) -> list[float]:
     """Adam with a linear start and a cosine's end; the loss of every step, in nats per target token."""
     device = next(model.parameters()).device
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98))

@@ -72,9 +72,10 @@ def learn_vocabulary(pairs: Sequence[Pair], size: int) -> Vocabulary:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=size - N_SPECIAL, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        vocab_size=size - N_SPECIAL,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
-    )  # fmt: skip
+    )
     tokenizer.train_from_iterator((side for pair in pairs for side in pair), trainer)
     return Vocabulary(tokenizer)
 

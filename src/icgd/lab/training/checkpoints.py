@@ -28,9 +28,15 @@ WITHOUT_CHECKSUM = "icgd-checkpoint/1"
 """The format before: it is read with a warning, as nobody can tell whether it is whole."""
 NAME = "checkpoint.safetensors"
 MAY_CHANGE = (
-    "train_steps", "save_every_steps", "keep_every_steps", "log_every_steps", "device", "threads",
-    "tensorboard", "compile",
-)  # fmt: skip
+    "train_steps",
+    "save_every_steps",
+    "keep_every_steps",
+    "log_every_steps",
+    "device",
+    "threads",
+    "tensorboard",
+    "compile",
+)
 """Settings that do not change what a step computes, up to rounding: a run may go on with others."""
 RUNNING = (0.0, 0, math.nan)
 VERSIONS = ("icgd", "torch")
@@ -55,9 +61,15 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    directory: Path, step: int, config: Config, model: nn.Module, optimizer: torch.optim.Optimizer,
-    *, running: tuple[float, int, float] = RUNNING, keep: bool = False,
-) -> Path:  # fmt: skip
+    directory: Path,
+    step: int,
+    config: Config,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    running: tuple[float, int, float] = RUNNING,
+    keep: bool = False,
+) -> Path:
     """Write beside the last one, then replace it; `keep` leaves a second copy under the step's name."""
     tensors = {f"model.{k}": v for k, v in model.state_dict().items()}
     tensors |= {f"optimizer.{k}": v for k, v in _flat(optimizer).items()}
@@ -85,9 +97,13 @@ def export_weights(run: Path, target: Path) -> None:
 
 def _metadata(step: int, config: Config, running: tuple[float, int, float]) -> dict[str, str]:
     return {
-        "format": FORMAT, "step": str(step), "config": config.to_json(),
-        "running": json.dumps(running), "icgd": __version__, "torch": torch.__version__,
-    }  # fmt: skip
+        "format": FORMAT,
+        "step": str(step),
+        "config": config.to_json(),
+        "running": json.dumps(running),
+        "icgd": __version__,
+        "torch": torch.__version__,
+    }
 
 
 def _write(target: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:

@@ -21,9 +21,11 @@ def check_tracking(config: Config) -> None:
     """Complain about a tracker that is not installed, before anything is written."""
     if config.training.tensorboard and not _can_track():
         raise InvalidParameter(
-            "training.tensorboard", True, "be false where TensorBoard is not installed or does not import",
+            "training.tensorboard",
+            True,
+            "be false where TensorBoard is not installed or does not import",
             remedy="pip install 'icgd[track]'. metrics.jsonl has the same numbers.",
-        )  # fmt: skip
+        )
 
 
 def _can_track() -> bool:

@@ -24,17 +24,24 @@ def step_parts(config: Config) -> list[Part]:
     per_token = KEPT_WIDTH * model.n_embd + KEPT_HIDDEN * model.hidden
     scores = KEPT_SCORES[model.attention] * t.batch_size * model.n_head * tokens**2
     blamed = {
-        "training.batch_size": t.batch_size / 64, "model.d_mlp": model.hidden / 1024,
+        "training.batch_size": t.batch_size / 64,
+        "model.d_mlp": model.hidden / 1024,
         "training.n_points" if curve is None else "training.curriculum.points.end": points / 41,
-        "model.loops": _loops_kept(model) / 12, "model.n_head": model.n_head / 8,
-        "model.n_layer": model.n_layer / 12, "model.n_embd": model.n_embd / 128,
-    }  # fmt: skip
+        "model.loops": _loops_kept(model) / 12,
+        "model.n_head": model.n_head / 8,
+        "model.n_layer": model.n_layer / 12,
+        "model.n_embd": model.n_embd / 128,
+    }
     name = max(blamed, key=lambda key: blamed[key])
     return [
         Part(name, _value(config, name), NUMBER * applied * (rows * per_token + scores)),
-        Part("task.n_dims", config.task.n_dims, NUMBER * 3 * t.batch_size * points * config.task.n_dims),
+        Part(
+            "task.n_dims",
+            config.task.n_dims,
+            NUMBER * 3 * t.batch_size * points * config.task.n_dims,
+        ),
         *_prompt_parts(config, t.batch_size),
-    ]  # fmt: skip
+    ]
 
 
 def _loops_kept(model: ModelConfig) -> int:

@@ -76,9 +76,11 @@ def check_prompts(config: Config, task: Task) -> None:
     wanted = "series" if not isinstance(task, PairTask) else "pairs"
     if (model.layout == "series") != (wanted == "series"):
         raise InvalidParameter(
-            "model.layout", model.layout, f"fit the prompts of {task.name}, which are {wanted}",
+            "model.layout",
+            model.layout,
+            f"fit the prompts of {task.name}, which are {wanted}",
             remedy="Series need layout='series', pairs 'interleaved' or 'concatenated'.",
-        )  # fmt: skip
+        )
     points, dims = t.curriculum.points, t.curriculum.dims
     lengths = {"training.n_points": t.n_points}
     if points is not None:
@@ -116,9 +118,14 @@ def make_optimizer(config: Config, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def train(
-    config: Config, *, restart: bool = False, report: Report | None = None,
-    stop_after: int | None = None, weights_of: Path | None = None, wait: bool = False,
-) -> Trained:  # fmt: skip
+    config: Config,
+    *,
+    restart: bool = False,
+    report: Report | None = None,
+    stop_after: int | None = None,
+    weights_of: Path | None = None,
+    wait: bool = False,
+) -> Trained:
     """Train, or go on where the run in `config.out_dir` stopped.
 
     restart     begin anew even if there is a checkpoint
@@ -180,9 +187,15 @@ class _Run:
     """The loop's body and what it counts."""
 
     def __init__(
-        self, config: Config, task: Task, group: Group, model: nn.Module,
-        optimizer: torch.optim.Optimizer, journal: Journal, report: Report | None,
-    ) -> None:  # fmt: skip
+        self,
+        config: Config,
+        task: Task,
+        group: Group,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        journal: Journal,
+        report: Report | None,
+    ) -> None:
         self.config, self.task, self.group, self.journal = config, task, group, journal
         self.model, self.optimizer, self.report = model, optimizer, report
         # The loss is computed inside the wrapped module, where DDP sees every parameter used.
@@ -224,9 +237,11 @@ class _Run:
         seconds = time.perf_counter() - self._since
         if self.group.leads:
             self.journal.write(
-                step=done, loss=self.loss, lr=self.config.training.rate_at(done - 1),
+                step=done,
+                loss=self.loss,
+                lr=self.config.training.rate_at(done - 1),
                 steps_per_second=self._steps / max(seconds, 1e-9),
-            )  # fmt: skip
+            )
             if self.report is not None:
                 self.report(done, self.config.training.train_steps, self.loss)
         self.total, self.count = 0.0, 0
@@ -240,10 +255,14 @@ class _Run:
             self.journal.sync()
             every = self.config.training.keep_every_steps
             save_checkpoint(
-                Path(self.config.out_dir), done, self.config, self.model, self.optimizer,
+                Path(self.config.out_dir),
+                done,
+                self.config,
+                self.model,
+                self.optimizer,
                 running=(self.total, self.count, self.loss),
                 keep=bool(every) and done % every == 0,
-            )  # fmt: skip
+            )
         self.saved = done
         self.group.barrier()
 

@@ -38,9 +38,12 @@ class StatisticsCodec:
     reads_pairs = True
 
     def __init__(
-        self, spec: LinearModelSpec, options: StatisticsOptions, tables: Tables,
+        self,
+        spec: LinearModelSpec,
+        options: StatisticsOptions,
+        tables: Tables,
         like: Sequence[Tensor],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.spec, self.options = spec, options
         # The heads as compiled and certified; an altered program may hold others.
         self.tables = tables
@@ -63,16 +66,25 @@ class StatisticsCodec:
         return True
 
     def session(
-        self, X: Any, Y: Any, *, init: Any = None, epochs: int | None = None,
-        steps: int | None = None, padded: bool = False, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool = False,
+        query: Any = None,
+    ) -> Session:
         """See Codec."""
         refuse_query(query)
         if epochs is not None:
             raise InvalidParameter(
-                "epochs", epochs, "be left out for GD, which sees every row in every round",
+                "epochs",
+                epochs,
+                "be left out for GD, which sees every row in every round",
                 remedy="Use steps=...",
-            )  # fmt: skip
+            )
         x, y = self.checked(X, Y)
         n_steps = whole_number("steps", steps)
         w = self._weights("init", init, x.shape[:-2])

@@ -115,11 +115,17 @@ def _target_radius(spec: LinearModelSpec, chosen: Mapping[str, Any], dtype: torc
 
 def _describe(spec: LinearModelSpec) -> dict[str, Any]:
     return {
-        "n_features": spec.n_features, "loss": spec.loss.name, "form": spec.loss.form,
-        "kinked": spec.loss.kinked, "lam": spec.lam, "penalty": spec.penalty,
-        "intercept": spec.intercept, "x_radius": spec.x_radius, "w_radius": spec.w_radius,
+        "n_features": spec.n_features,
+        "loss": spec.loss.name,
+        "form": spec.loss.form,
+        "kinked": spec.loss.kinked,
+        "lam": spec.lam,
+        "penalty": spec.penalty,
+        "intercept": spec.intercept,
+        "x_radius": spec.x_radius,
+        "w_radius": spec.w_radius,
         "y_radius": spec.y_radius,
-    }  # fmt: skip
+    }
 
 
 def statistics_options(config: Mapping[str, Any]) -> StatisticsOptions:
@@ -139,10 +145,13 @@ def statistics_options(config: Mapping[str, Any]) -> StatisticsOptions:
 def _stored(table: HeadTable) -> dict[str, Any]:
     c = table.certificate
     return {
-        "rates": [rate.tolist() for rate in table.rates], "offset": table.offset.tolist(),
-        "values": table.values.tolist(), "radius": table.radius, "error": c.sup_error,
+        "rates": [rate.tolist() for rate in table.rates],
+        "offset": table.offset.tolist(),
+        "values": table.values.tolist(),
+        "radius": table.radius,
+        "error": c.sup_error,
         "rigorous": c.rigorous,
-    }  # fmt: skip
+    }
 
 
 def assemble(config: Mapping[str, Any], spec: LinearModelSpec, tables: Tables) -> Program:
@@ -168,9 +177,15 @@ def build(config: Mapping[str, Any]) -> Program:
     check_size(config)
     p = config["problem"]
     spec = LinearModelSpec(
-        p["n_features"], _loss(p), p["lam"], p["penalty"], p["intercept"], p["x_radius"],
-        p["w_radius"], p["y_radius"],
-    )  # fmt: skip
+        p["n_features"],
+        _loss(p),
+        p["lam"],
+        p["penalty"],
+        p["intercept"],
+        p["x_radius"],
+        p["w_radius"],
+        p["y_radius"],
+    )
     options = statistics_options(config)
     if "tables" not in config:
         return assemble(config, spec, make_tables(spec, options))
@@ -178,12 +193,19 @@ def build(config: Mapping[str, Any]) -> Program:
     as64 = {key: torch.tensor(stored[key], dtype=torch.float64) for key in ("offset", "values")}
     slope = HeadTable(
         tuple(torch.tensor(rate, dtype=torch.float64) for rate in stored["rates"]),
-        as64["offset"], as64["values"], stored["radius"],
+        as64["offset"],
+        as64["values"],
+        stored["radius"],
         Certificate(
-            "stored_head", stored["radius"], stored["error"], math.inf,
-            float(as64["values"].abs().max()), as64["offset"].numel(), stored["rigorous"],
+            "stored_head",
+            stored["radius"],
+            stored["error"],
+            math.inf,
+            float(as64["values"].abs().max()),
+            as64["offset"].numel(),
+            stored["rigorous"],
         ),
-    )  # fmt: skip
+    )
     if p["form"] == "link":
         tables = Tables(slope, target_table(options), slope)
     else:

@@ -119,9 +119,14 @@ def update_layer(
     parts: dict[str, nn.Module] = {}
     if margin:
         parts["signed"] = SignedCopy(
-            d, source="last/x", target="signed", positive="last/positive",
-            negative="last/negative", capacity=CAPACITY[dtype], dtype=dtype,
-        )  # fmt: skip
+            d,
+            source="last/x",
+            target="signed",
+            positive="last/positive",
+            negative="last/negative",
+            capacity=CAPACITY[dtype],
+            dtype=dtype,
+        )
     if spec.intercept:
         skips.append(Skip("last/bias", "next_bias", (), 1.0, dtype))
         if margin:
@@ -169,16 +174,28 @@ def _banks(
     sample, one = ("signed", "label") if form == "margin" else ("x", "one")
 
     def bank(
-        name: str, readings: dict[str, list[QueryTerm]], table: HeadTable, sign: float,
-        *, watched: bool,
-    ) -> SampleBank:  # fmt: skip
+        name: str,
+        readings: dict[str, list[QueryTerm]],
+        table: HeadTable,
+        sign: float,
+        *,
+        watched: bool,
+    ) -> SampleBank:
         paths = [SamplePath(sample, "next", sign * lr)]
         if spec.intercept:
             paths.append(SamplePath(one, "next_bias", sign * lr))
         return SampleBank(
-            name, readings, paths, table.rates, table.offset, table.values, layout=work,
-            radius=table.radius, dtype=dtype, watched=watched,
-        )  # fmt: skip
+            name,
+            readings,
+            paths,
+            table.rates,
+            table.offset,
+            table.values,
+            layout=work,
+            radius=table.radius,
+            dtype=dtype,
+            watched=watched,
+        )
 
     s = _predictor(spec, sample, one)
     if form == "residual":
@@ -230,9 +247,16 @@ def prediction_layer(spec: LinearModelSpec, tables: Tables, options: StatisticsO
     skips = [Skip(f"last/{s.name}", s.name, s.shape, 1.0, dtype) for s in block if s.name in work]
     table = tables.prediction
     bank = SampleBank(
-        "prediction", {"s": _predictor(spec, "x", "one")}, [SamplePath("one", "prediction")],
-        table.rates, table.offset, table.values, layout=work, radius=table.radius, dtype=dtype,
-    )  # fmt: skip
+        "prediction",
+        {"s": _predictor(spec, "x", "one")},
+        [SamplePath("one", "prediction")],
+        table.rates,
+        table.offset,
+        table.values,
+        layout=work,
+        radius=table.radius,
+        dtype=dtype,
+    )
     target = "positive" if spec.loss.form == "margin" else "y"
     post = FeedForward(work, block, {}, [Skip("prediction", target, (), 1.0, dtype)])
     pre = FeedForward(Layout.stack(last=block), work, {}, skips)

@@ -58,9 +58,14 @@ class NetworkCodec:
     smaller = "widths of at most about 24"
 
     def __init__(
-        self, spec: NetworkSpec, geometry: GridGeometry, capacity: float, like: Sequence[Tensor],
-        *, reads_pairs: bool,
-    ) -> None:  # fmt: skip
+        self,
+        spec: NetworkSpec,
+        geometry: GridGeometry,
+        capacity: float,
+        like: Sequence[Tensor],
+        *,
+        reads_pairs: bool,
+    ) -> None:
         self.spec, self.geometry, self.capacity = spec, geometry, capacity
         self.reads_pairs = reads_pairs
         # A one-element list holding a live parameter: it follows the program to other devices.
@@ -74,16 +79,25 @@ class NetworkCodec:
         return self._like[0]
 
     def session(
-        self, X: Any, Y: Any, *, init: Any, epochs: int | None = None, steps: int | None = None,
-        padded: bool, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool,
+        query: Any = None,
+    ) -> Session:
         """See Codec."""
         refuse_query(query)
         if steps is not None:
             raise InvalidParameter(
-                "steps", steps, "be left out for SGD, which makes one round per row",
+                "steps",
+                steps,
+                "be left out for SGD, which makes one round per row",
                 remedy="Use epochs=...",
-            )  # fmt: skip
+            )
         x = self._examples("X", X, self.spec.widths[0])
         y = self._examples("Y", Y, self.spec.widths[-1])
         check_rows(x, y)

@@ -199,7 +199,10 @@ def _heads(d: int, lr: float, dtype: torch.dtype) -> list[HeadBank]:
     """
     return [
         HeadBank(
-            "inputs", d, d, ("query_forward", "query_backward"),
+            "inputs",
+            d,
+            d,
+            ("query_forward", "query_backward"),
             (
                 ValuePath("weight_forward", "column", "z", "whole"),
                 ValuePath("delta", "whole", "weight_backward", "column", scale=-lr),
@@ -207,11 +210,14 @@ def _heads(d: int, lr: float, dtype: torch.dtype) -> list[HeadBank]:
             dtype,
         ),
         HeadBank(
-            "signals", d, d, ("delta",),
+            "signals",
+            d,
+            d,
+            ("delta",),
             (ValuePath("weight_backward", "row", "signal", "whole"),),
             dtype,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _post(spec: NetworkSpec, optimizer: SGD, radius: float, dtype: torch.dtype) -> FeedForward:
@@ -240,15 +246,24 @@ def _post(spec: NetworkSpec, optimizer: SGD, radius: float, dtype: torch.dtype) 
         block_layout(spec),
         {
             "activation": Rectifier(
-                d, z="z", hidden="hidden" if linear_output else None, target="out",
-                capacity=capacity, dtype=dtype,
+                d,
+                z="z",
+                hidden="hidden" if linear_output else None,
+                target="out",
+                capacity=capacity,
+                dtype=dtype,
             ),
             "closed": ClosedUnit(
-                d, z="z", hidden="hidden", target="closed",
+                d,
+                z="z",
+                hidden="hidden",
+                target="closed",
                 linear="linear" if linear_output else None,
-                slope=layer_slope(spec, radius, dtype), capacity=capacity, dtype=dtype,
+                slope=layer_slope(spec, radius, dtype),
+                capacity=capacity,
+                dtype=dtype,
             ),
         },
         skips,
         [Constant("not_data", 1.0, dtype)],
-    )  # fmt: skip
+    )

@@ -60,9 +60,13 @@ def router(
         for route in kind.routes:
             off = kind.off if route.closed is None else (route.closed, *kind.off)
             parts[f"{kind.name}:{'-'.join(route.source)}>{route.target}"] = Gate(
-                target[route.target].shape, route.source, route.target, off,
-                capacity=capacity, dtype=dtype,
-            )  # fmt: skip
+                target[route.target].shape,
+                route.source,
+                route.target,
+                off,
+                capacity=capacity,
+                dtype=dtype,
+            )
         shut = dict.fromkeys(kind.off, -1.0)
         for slot, flag in kind.carries.items():
             # A flag is 0 or 1, so one unit carries it: relu(flag - off).

@@ -24,18 +24,23 @@ LOOP = ("mode", "sink", "scale", "n_grid")
 
 
 def compile_regression(
-    problem: RepresentationRegression | Autoregression | MLPChain, optimizer: object,
-    dtype: torch.dtype, given: Mapping[str, Any], method: object,
-) -> Program:  # fmt: skip
+    problem: RepresentationRegression | Autoregression | MLPChain,
+    optimizer: object,
+    dtype: torch.dtype,
+    given: Mapping[str, Any],
+    method: object,
+) -> Program:
     """Pick the compiler; options that would be ignored are a mistake."""
     linear = given["attention"] == "linear"
     allowed = ("attention",) if linear else (*LOOP, "causal")
     for name, value in {**given, "method": method}.items():
         if value is not None and name not in allowed:
             raise InvalidParameter(
-                name, value, f"be left out for {type(problem).__name__}"
+                name,
+                value,
+                f"be left out for {type(problem).__name__}"
                 + (" with linear attention" if linear else ""),
-            )  # fmt: skip
+            )
     options = {name: given[name] for name in LOOP}
     plain = isinstance(problem, LinearRegression)
     if linear or given["causal"] or isinstance(optimizer, (Newton, PreconditionedGD)):

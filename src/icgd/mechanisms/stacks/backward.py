@@ -97,9 +97,14 @@ def layer_fits(act: Activation, o: StackOptions) -> LayerFits:
         act.apply, o.radius, segments, second=second, third=third, knots=o.knots, name=act.name
     )
     slope = fit_relu_sum(
-        act.derivative, o.radius, segments, second=third, third=fourth, knots=o.knots,
+        act.derivative,
+        o.radius,
+        segments,
+        second=third,
+        third=fourth,
+        knots=o.knots,
         name=f"{act.name}'",
-    )  # fmt: skip
+    )
     return LayerFits(value, slope, o.radius)
 
 
@@ -172,9 +177,12 @@ class StackBuilder:
         """Layers that are counted one by one, as the paper does."""
         relu = [j for j in self.layers if self.spec.activation_of(j).name == "relu"]
         return Stack(
-            self.layout, layers, n_layers=len(layers), radius=self.o.radius,
+            self.layout,
+            layers,
+            n_layers=len(layers),
+            radius=self.o.radius,
             kinks=frozenset(f"slope{j}" for j in relu),
-        )  # fmt: skip
+        )
 
     def forward(self, j: int) -> AttentionSublayer:
         """p(j)[k] = r(v_jk . p(j-1)), one head per unit and ReLU.
@@ -203,9 +211,14 @@ class StackBuilder:
         return self.family(features, fit.a, fit.c, one, written)
 
     def family(
-        self, features: list[Feature], a: Tensor, c: Tensor, source: Tensor, target: Tensor,
+        self,
+        features: list[Feature],
+        a: Tensor,
+        c: Tensor,
+        source: Tensor,
+        target: Tensor,
         scale: float = 1.0,
-    ) -> HeadFamily:  # fmt: skip
+    ) -> HeadFamily:
         """A family on this stack's tokens."""
         return HeadFamily(features, a, c, source, target, self.own, scale=scale, dtype=self.o.dtype)
 
@@ -281,9 +294,13 @@ class StackBuilder:
             for j, fit in self.fits.items()
         )
         return fit_relu_sum(
-            lambda t: size * t * t, 1 + steepest, self.o.n_relu - 1, second=2 * size, third=0.0,
+            lambda t: size * t * t,
+            1 + steepest,
+            self.o.n_relu - 1,
+            second=2 * size,
+            third=0.0,
             name="square",
-        )  # fmt: skip
+        )
 
     def descend(self) -> AttentionSublayer:
         """w <- w - lr * mean of s(j) p(j-1)^T / 2, two heads per unit: relu(s) - relu(-s) = s."""
@@ -295,7 +312,11 @@ class StackBuilder:
             one = one_of(self.layout).expand(len(rows), 1)
             signal = self.layout.index(f"signal{j}").unsqueeze(1)
             families[f"weight{j}"] = self.family(
-                [Feature(f"update{j}", one, signal)], sign, sign[:, 0], inputs, rows,
+                [Feature(f"update{j}", one, signal)],
+                sign,
+                sign[:, 0],
+                inputs,
+                rows,
                 scale=-self.o.lr * self.o.mean_factor / 2,
-            )  # fmt: skip
+            )
         return AttentionSublayer(families)

@@ -46,9 +46,17 @@ class StackCodec:
     smaller = "fewer layers, smaller widths or a smaller n_relu"
 
     def __init__(
-        self, spec: NetworkSpec, like: Sequence[Tensor], *, gate: float, target_radius: float,
-        box: float | None, n_examples: int | None, output: str, stacks: tuple[Stack, Stack],
-    ) -> None:  # fmt: skip
+        self,
+        spec: NetworkSpec,
+        like: Sequence[Tensor],
+        *,
+        gate: float,
+        target_radius: float,
+        box: float | None,
+        n_examples: int | None,
+        output: str,
+        stacks: tuple[Stack, Stack],
+    ) -> None:
         self.spec, self._like = spec, like
         self.gate, self.target_radius, self.box = gate, target_radius, box
         self.n_examples, self.output = n_examples, output
@@ -60,15 +68,24 @@ class StackCodec:
         return self._like[0]
 
     def session(
-        self, X: Any, Y: Any, *, init: Any, epochs: int | None = None, steps: int | None = None,
-        padded: bool, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool,
+        query: Any = None,
+    ) -> Session:
         """See Codec."""
         if epochs is not None:
             raise InvalidParameter(
-                "epochs", epochs, "be left out for GD, whose every step uses all rows",
+                "epochs",
+                epochs,
+                "be left out for GD, whose every step uses all rows",
                 remedy="Use steps=...",
-            )  # fmt: skip
+            )
         n_rounds = whole_number("steps", steps)
         (x, y), weights = self._checked(X, Y), init
         weights = checked_weights(self.spec, "init", weights, x.shape[:-2], self.like)
@@ -78,9 +95,11 @@ class StackCodec:
             x, y, train = self._with_query(x, y, train, query)
         elif query is not None:
             raise InvalidParameter(
-                "query", type(query).__name__, "be left out: this program's prompt has no room for one",
+                "query",
+                type(query).__name__,
+                "be left out: this program's prompt has no room for one",
                 remedy="Compile with n_examples=<rows>, or predict with run.predict(X_new).",
-            )  # fmt: skip
+            )
         prompt = {STATE: self._block(x, y, weights, train)}
         answers = 0 if self.n_examples is None or query is None else 1
         return self._session(prompt, x, n_rounds, self._step, answers)
@@ -123,9 +142,11 @@ class StackCodec:
         n = self.n_examples
         if n is not None and x.shape[-2] != n:
             raise InvalidParameter(
-                "X", tuple(x.shape), f"have the {n} rows the program was compiled for",
+                "X",
+                tuple(x.shape),
+                f"have the {n} rows the program was compiled for",
                 remedy="Compile with n_examples=None for any number of rows.",
-            )  # fmt: skip
+            )
         return x, y
 
     def _check_box(self, weights: Weights) -> None:
@@ -137,9 +158,11 @@ class StackCodec:
                 room = self.box * (1 + 4096 * torch.finfo(self.like.dtype).eps)
                 if part is not None and float(part.abs().max()) > room:
                     raise InvalidParameter(
-                        f"init[{i}]", float(part.abs().max()), f"lie in the box [-{self.box:g}, {self.box:g}]",
+                        f"init[{i}]",
+                        float(part.abs().max()),
+                        f"lie in the box [-{self.box:g}, {self.box:g}]",
                         remedy="Scale the initial weights, or use GD(lr, box=...) with a larger box.",
-                    )  # fmt: skip
+                    )
 
     def _with_query(
         self, x: Tensor, y: Tensor, train: Tensor, query: Any
@@ -150,9 +173,11 @@ class StackCodec:
             asked = checked_examples("query", query, self.spec.widths[0], self.like, self.gate)
             if asked.shape != (*x.shape[:-2], 1, x.shape[-1]):
                 raise InvalidParameter(
-                    "query", tuple(asked.shape), f"be one row, shape {(*x.shape[:-2], 1, x.shape[-1])}",
+                    "query",
+                    tuple(asked.shape),
+                    f"be one row, shape {(*x.shape[:-2], 1, x.shape[-1])}",
                     remedy="Predict more rows with run.predict(X_new).",
-                )  # fmt: skip
+                )
         nothing = torch.zeros_like(y[..., :1, :])
         return (
             torch.cat([x, asked], dim=-2),

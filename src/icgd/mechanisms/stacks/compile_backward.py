@@ -35,9 +35,12 @@ KNOTS, PRODUCTS = ("uniform", "adaptive"), ("exact", "attention")
 def describe(spec: NetworkSpec) -> dict[str, Any]:
     """The network in a config; a loss of the user's own cannot be stored."""
     return {
-        "widths": list(spec.widths), "activation": spec.activation, "output": spec.output,
-        "bias": spec.bias, "loss": spec.loss.name,
-    }  # fmt: skip
+        "widths": list(spec.widths),
+        "activation": spec.activation,
+        "output": spec.output,
+        "bias": spec.bias,
+        "loss": spec.loss.name,
+    }
 
 
 def network_of(problem: Mapping[str, Any]) -> Network:
@@ -58,9 +61,11 @@ def check_gd(problem: Network, optimizer: object, method: str) -> GD:
     """Full-batch gradient descent with a number for a step, or a clear complaint."""
     if not isinstance(optimizer, GD):
         raise InvalidParameter(
-            "optimizer", type(optimizer).__name__, f"be an icgd.GD for method={method!r}",
+            "optimizer",
+            type(optimizer).__name__,
+            f"be an icgd.GD for method={method!r}",
             remedy="Use icgd.GD(lr=...), or method='cot' for SGD.",
-        )  # fmt: skip
+        )
     if isinstance(optimizer.lr, str):
         raise InvalidParameter(
             "lr", optimizer.lr, "be a number for a network", remedy="For example icgd.GD(lr=0.1)."
@@ -137,13 +142,24 @@ def stack_program(
     step, readout, o = builder.step(), builder.prediction(), builder.o
     refuse_overflow(step, o.lr, o.gate)
     codec = StackCodec(
-        builder.spec, [step.like], gate=o.gate, target_radius=o.target_radius, box=o.box,
-        n_examples=o.n_examples, output=output, stacks=(step, readout),
-    )  # fmt: skip
+        builder.spec,
+        [step.like],
+        gate=o.gate,
+        target_radius=o.target_radius,
+        box=o.box,
+        n_examples=o.n_examples,
+        output=output,
+        stacks=(step, readout),
+    )
     return state_program(
-        config, step=step, readout=readout, layout=builder.layout, codec=codec,
-        certificate=builder.certificate(), slope=slope,
-    )  # fmt: skip
+        config,
+        step=step,
+        readout=readout,
+        layout=builder.layout,
+        codec=codec,
+        certificate=builder.certificate(),
+        slope=slope,
+    )
 
 
 def compile_stack(
@@ -167,9 +183,12 @@ def compile_stack(
     options["ramp"] = _ramp(given.get("ramp"), options["gate"], dtype)
     check_loss(problem.spec, options)
     config = make_config(
-        NAME, dtype, problem=describe(problem.spec), options=options,
+        NAME,
+        dtype,
+        problem=describe(problem.spec),
+        options=options,
         optimizer={"name": "GD", "lr": gd.lr, "box": gd.box},
-    )  # fmt: skip
+    )
     return assemble(config, problem.spec)
 
 
@@ -179,9 +198,11 @@ def _ramp(given: float | None, gate: float, dtype: torch.dtype) -> float:
     least = 2 * gate * torch.finfo(dtype).eps
     if not least <= given <= 1 or math.frexp(given)[0] != 0.5:
         raise InvalidParameter(
-            "ramp", given, f"be a power of two from {least:g} to 1, so that no operation rounds",
+            "ramp",
+            given,
+            f"be a power of two from {least:g} to 1, so that no operation rounds",
             remedy="For example 2**-20.",
-        )  # fmt: skip
+        )
     return given
 
 
@@ -189,12 +210,24 @@ def stack_options(config: Mapping[str, Any]) -> StackOptions:
     """The options a config describes."""
     o, optimizer = config["options"], config["optimizer"]
     return StackOptions(
-        lr=float(optimizer["lr"]), box=optimizer["box"], dtype=DTYPES[config["dtype"]],
-        **{name: o[name] for name in (
-            "n_relu", "knots", "products", "radius", "signal_radius", "target_radius", "gate",
-            "ramp", "n_examples",
-        )},
-    )  # fmt: skip
+        lr=float(optimizer["lr"]),
+        box=optimizer["box"],
+        dtype=DTYPES[config["dtype"]],
+        **{
+            name: o[name]
+            for name in (
+                "n_relu",
+                "knots",
+                "products",
+                "radius",
+                "signal_radius",
+                "target_radius",
+                "gate",
+                "ramp",
+                "n_examples",
+            )
+        },
+    )
 
 
 def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:

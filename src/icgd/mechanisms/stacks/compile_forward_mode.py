@@ -42,9 +42,11 @@ def compile_forward_mode(
     gd, spec = check_gd(problem, optimizer, "forward_mode"), problem.spec
     if spec.output != "linear":
         raise InvalidParameter(
-            "output", spec.output, "be 'linear' for method='forward_mode'",
+            "output",
+            spec.output,
+            "be 'linear' for method='forward_mode'",
             remedy="Use method='stack' for an activated output.",
-        )  # fmt: skip
+        )
     options = chosen_ranges(given, DEFAULTS, dtype)
     # A ReLU network has corners, which smooth heads cannot make.
     chosen = given.get("attention") or ("relu" if spec.activation == "relu" else "tanh")
@@ -58,9 +60,12 @@ def compile_forward_mode(
             options["signal_radius"] = 16.0
     check_loss(spec, options)
     config = make_config(
-        NAME, dtype, problem=describe(spec), options={**options, "attention": chosen},
+        NAME,
+        dtype,
+        problem=describe(spec),
+        options={**options, "attention": chosen},
         optimizer={"name": "GD", "lr": gd.lr, "box": gd.box},
-    )  # fmt: skip
+    )
     return assemble(config, spec)
 
 
@@ -68,12 +73,20 @@ def forward_options(config: Mapping[str, Any]) -> ForwardOptions:
     """The options a config describes."""
     o, optimizer = config["options"], config["optimizer"]
     names = (
-        "attention", "n_relu", "radius", "signal_radius", "target_radius", "gate", "n_examples",
-    )  # fmt: skip
+        "attention",
+        "n_relu",
+        "radius",
+        "signal_radius",
+        "target_radius",
+        "gate",
+        "n_examples",
+    )
     return ForwardOptions(
-        lr=float(optimizer["lr"]), box=optimizer["box"], dtype=DTYPES[config["dtype"]],
+        lr=float(optimizer["lr"]),
+        box=optimizer["box"],
+        dtype=DTYPES[config["dtype"]],
         **{name: o[name] for name in names},
-    )  # fmt: skip
+    )
 
 
 def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:

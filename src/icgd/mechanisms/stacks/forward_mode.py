@@ -79,16 +79,20 @@ def forward_layout(spec: NetworkSpec) -> Layout:
     if n > 2:
         state += [Slot(f"a{p}", (width[p],), f"r(z_{p})", each=True) for p in range(1, n)]
         state += [
-            Slot(f"d{p}", (width[p], n_weights(spec, p - 1)), f"dz_{p}/dw of layers < {p}", each=True)
+            Slot(
+                f"d{p}", (width[p], n_weights(spec, p - 1)), f"dz_{p}/dw of layers < {p}", each=True
+            )
             for p in range(2, n + 1)
-        ]  # fmt: skip
+        ]
     return Layout(
         [
-            *data_slots(spec), *weight_slots(spec), *state,
+            *data_slots(spec),
+            *weight_slots(spec),
+            *state,
             Slot("residual", (width[-1],), "g: twice dl/do, 0 in a token that asks", each=True),
             *flag_slots(),
         ]
-    )  # fmt: skip
+    )
 
 
 def n_weights(spec: NetworkSpec, layers: int) -> int:
@@ -167,9 +171,12 @@ class ForwardBuilder:
         """Attention and the feed-forward layer behind it count as one layer, as the paper has it."""
         kinks = frozenset(f"slope{p}" for p in range(1, self.spec.n_layers)) if self.exact else None
         return Stack(
-            self.layout, layers, n_layers=n_layers, radius=self.o.radius,
+            self.layout,
+            layers,
+            n_layers=n_layers,
+            radius=self.o.radius,
             kinks=kinks or frozenset(),
-        )  # fmt: skip
+        )
 
     # -- parts of heads ---------------------------------------------------------------------------
 
@@ -192,23 +199,41 @@ class ForwardBuilder:
         return Feature(label, stored, self.ones(len(units)), reach)
 
     def family(
-        self, features: list[Feature], fit: FeatureFit, source: Tensor, target: Tensor,
+        self,
+        features: list[Feature],
+        fit: FeatureFit,
+        source: Tensor,
+        target: Tensor,
         scale: float = 1.0,
-    ) -> HeadFamily:  # fmt: skip
+    ) -> HeadFamily:
         """A family on this stack's tokens."""
         return HeadFamily(
-            features, fit.a, fit.c, source, target, self.own, scale=scale,
-            activation=self.o.attention, dtype=self.o.dtype,
-        )  # fmt: skip
+            features,
+            fit.a,
+            fit.c,
+            source,
+            target,
+            self.own,
+            scale=scale,
+            activation=self.o.attention,
+            dtype=self.o.dtype,
+        )
 
     def passing(self, source: Tensor, target: Tensor, scale: float = 1.0) -> HeadFamily:
         """One head that moves numbers: its score is 1 everywhere, its value is divided by act(1)."""
         score = torch.ones(1, 1, dtype=torch.float64)
         height = 1 / ACTIVATIONS[self.o.attention](score[0])
         return HeadFamily(
-            [self.constant(1)], score, height, source.reshape(1, -1), target.reshape(1, -1), self.own,
-            scale=scale, activation=self.o.attention, dtype=self.o.dtype,
-        )  # fmt: skip
+            [self.constant(1)],
+            score,
+            height,
+            source.reshape(1, -1),
+            target.reshape(1, -1),
+            self.own,
+            scale=scale,
+            activation=self.o.attention,
+            dtype=self.o.dtype,
+        )
 
     # -- layers 1 .. N-1 --------------------------------------------------------------------------
 
@@ -309,17 +334,25 @@ class ForwardBuilder:
         made = {
             "weight1": self.family(
                 [
-                    Feature("derivative1", second[r, k].unsqueeze(1), residual[r].unsqueeze(1), signal),
+                    Feature(
+                        "derivative1", second[r, k].unsqueeze(1), residual[r].unsqueeze(1), signal
+                    ),
                     argument(k, "slope1"),
                     self.constant(len(k)),
                 ],
-                self.product, inputs.expand(len(k), -1), first[k], self.rate,
+                self.product,
+                inputs.expand(len(k), -1),
+                first[k],
+                self.rate,
             ),
             "weight2": self.family(
-                [argument(torch.arange(hidden), "out1"), self.constant(hidden)], self.value,
-                residual.expand(hidden, -1), second.T, self.rate,
+                [argument(torch.arange(hidden), "out1"), self.constant(hidden)],
+                self.value,
+                residual.expand(hidden, -1),
+                second.T,
+                self.rate,
             ),
-        }  # fmt: skip
+        }
         if self.spec.bias:
             made["bias2"] = self.passing(residual, layout.index("bias2"), self.rate)
         return made

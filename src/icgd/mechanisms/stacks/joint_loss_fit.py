@@ -68,9 +68,13 @@ def fit_joint_slope(
     norm = a.abs().sum(dim=1).clamp(min=1.0)  # the mask of a token that asks needs it
     steepest = float((c.abs() * a[:, :2].abs().amax(dim=1)).sum())
     certificate = Certificate(
-        f"joint_loss[{loss.name}]", radius, error, steepest, float((c * norm).abs().max()),
+        f"joint_loss[{loss.name}]",
+        radius,
+        error,
+        steepest,
+        float((c * norm).abs().max()),
         rigorous=False,
-    )  # fmt: skip
+    )
     return a / norm.unsqueeze(1), c * norm, certificate
 
 

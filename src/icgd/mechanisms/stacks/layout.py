@@ -52,10 +52,13 @@ def reverse_layout(spec: NetworkSpec) -> Layout:
             *(Slot(f"out{j}", (width[j],), f"p({j}) = r(z_{j})", each=True) for j in layers),
             *(Slot(f"slope{j}", (width[j],), f"r'(z_{j})", each=True) for j in layers),
             Slot("residual", (width[-1],), "g: twice dl/do, 0 in a token that asks", each=True),
-            *(Slot(f"signal{j}", (width[j],), f"s({j}) = twice dl/dz_{j}", each=True) for j in layers),
+            *(
+                Slot(f"signal{j}", (width[j],), f"s({j}) = twice dl/dz_{j}", each=True)
+                for j in layers
+            ),
             *flag_slots(),
         ]
-    )  # fmt: skip
+    )
 
 
 def one_of(layout: Layout) -> Tensor:

@@ -57,9 +57,14 @@ def loss_units(
 def _one_variable(loss: Loss, radius: float, n_relu: int) -> ReluSum:
     # Nothing is known of a user's function: its bends are sampled, and the certificate says so.
     return fit_relu_sum(
-        loss.slope, radius, max(1, n_relu - 1), second=math.inf, third=0.0, knots="adaptive",
+        loss.slope,
+        radius,
+        max(1, n_relu - 1),
+        second=math.inf,
+        third=0.0,
+        knots="adaptive",
         name=loss.name,
-    )  # fmt: skip
+    )
 
 
 def loss_layer(
@@ -82,16 +87,22 @@ def loss_layer(
             write.append(int(written[k]))
             w_out.append(2 * outer)
     group = UnitGroup(
-        torch.tensor(read), torch.tensor(w_in, dtype=torch.float64), torch.tensor(write),
-        torch.tensor(w_out, dtype=torch.float64), dtype=dtype,
-    )  # fmt: skip
+        torch.tensor(read),
+        torch.tensor(w_in, dtype=torch.float64),
+        torch.tensor(write),
+        torch.tensor(w_out, dtype=torch.float64),
+        dtype=dtype,
+    )
     return MlpSublayer({"loss": group})
 
 
 def end_of_step(
-    layout: Layout, scratch: Sequence[str], weights: Sequence[str], box: float | None,
+    layout: Layout,
+    scratch: Sequence[str],
+    weights: Sequence[str],
+    box: float | None,
     dtype: torch.dtype,
-) -> MlpSublayer:  # fmt: skip
+) -> MlpSublayer:
     """Clear the scratch slots to exact zeros: z - relu(z) + relu(-z); put the weights into the box.
 
     Statement: [DEEP] Theorem 1
@@ -116,6 +127,9 @@ def _signed(read: Tensor, w_in: Tensor, write: Tensor, dtype: torch.dtype) -> Un
     other[:, 0] *= -1
     outer = torch.ones(len(write), dtype=torch.float64)
     return UnitGroup(
-        torch.cat([read, read]), torch.cat([w_in, other]), torch.cat([write, write]),
-        torch.cat([-outer, outer]), dtype=dtype,
-    )  # fmt: skip
+        torch.cat([read, read]),
+        torch.cat([w_in, other]),
+        torch.cat([write, write]),
+        torch.cat([-outer, outer]),
+        dtype=dtype,
+    )

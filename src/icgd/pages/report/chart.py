@@ -19,14 +19,29 @@ Line = Literal["solid", "dash", "dot", "points"]
 COLOURS = {"transformer": "#0072b2", "sgd": "#e69f00", "bound": "#d55e00", "drift": "#777777"}
 """Colours that stay apart for colour-blind readers, on white and on dark grey."""
 RUN_COLOURS = (
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#8a8a2b",
-)  # fmt: skip
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#882255",
+    "#8a8a2b",
+)
 """One per run of a comparison; lines also differ in their dashes, for those who see no colours."""
 ON_DARK = {
-    "#0072b2": "#4fa8e0", "#d55e00": "#ff8a4c", "#009e73": "#35c99c", "#882255": "#b98cff",
-    "#8a8a2b": "#ded44f", "#117733": "#9ccc65", "#56b4e9": "#b3e5ff", "#cc79a7": "#f08cc0",
-    "#777777": "#a0a0a0", "#444444": "#d0d0d0", "#a8adb3": "#6f767d",
-}  # fmt: skip
+    "#0072b2": "#4fa8e0",
+    "#d55e00": "#ff8a4c",
+    "#009e73": "#35c99c",
+    "#882255": "#b98cff",
+    "#8a8a2b": "#ded44f",
+    "#117733": "#9ccc65",
+    "#56b4e9": "#b3e5ff",
+    "#cc79a7": "#f08cc0",
+    "#777777": "#a0a0a0",
+    "#444444": "#d0d0d0",
+    "#a8adb3": "#6f767d",
+}
 """What a colour becomes on a dark page, where it would sink into the ground."""
 
 
@@ -155,14 +170,15 @@ def _trace(s: Series, chart: Chart) -> dict[str, Any]:
         "x": [None if math.isnan(v) else v for v in x],
         "y": [None if math.isnan(v) else v for v in y],
         "line": {
-            "color": s.colour, "width": 1.4 * s.width,
+            "color": s.colour,
+            "width": 1.4 * s.width,
             "dash": "solid" if s.line == "points" else s.line,
         },
         "marker": {"color": s.colour, "size": 4},
         "opacity": 0.55 if s.faint else 1.0,
         "showlegend": s.named,
         "legendgroup": _text(s.group or s.name),
-    }  # fmt: skip
+    }
 
 
 def _text(text: str) -> str:

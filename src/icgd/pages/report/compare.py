@@ -136,11 +136,13 @@ def cost_chart(runs: Sequence[Run]) -> Bars | None:
     if not counted:
         return None
     return Bars(
-        "cost", "Operations of whole runs", "floating-point operations (matrix products)",
+        "cost",
+        "Operations of whole runs",
+        "floating-point operations (matrix products)",
         tuple(run.name for run in counted),
         {text: tuple(run.result[key] for run in counted) for key, text in EXECUTORS.items()},
         dict(zip(EXECUTORS.values(), (COLOURS["sgd"], COLOURS["transformer"]), strict=True)),
-    )  # fmt: skip
+    )
 
 
 def _classes(runs: Sequence[Run], key: Callable[[Run], Hashable]) -> list[list[Run]]:

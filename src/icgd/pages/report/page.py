@@ -50,9 +50,7 @@ def rendered(
 
 def stills(charts: Sequence[Chart | Bars]) -> dict[str, bytes]:
     """PNG files by name, for print and where scripts are off; bars have no heading on a page."""
-    return {
-        f"{c.id}.png": picture(c, PAGE if isinstance(c, Bars) else STILL) for c in charts
-    }  # fmt: skip
+    return {f"{c.id}.png": picture(c, PAGE if isinstance(c, Bars) else STILL) for c in charts}
 
 
 def _hash(script: str) -> str:

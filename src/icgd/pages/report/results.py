@@ -35,10 +35,24 @@ _WHOLE = (
     "rank",
 )
 _PLAIN = (
-    *_WHOLE, "seconds", "distance", "loss_before", "loss_after", "loss_after_sgd", "r2_transformer",
-    "r2_sgd", "objective_before", "objective_after", "objective_library", "max_difference_library",
-    "accuracy", "d2", "range_use", "radius", "head_error",
-)  # fmt: skip
+    *_WHOLE,
+    "seconds",
+    "distance",
+    "loss_before",
+    "loss_after",
+    "loss_after_sgd",
+    "r2_transformer",
+    "r2_sgd",
+    "objective_before",
+    "objective_after",
+    "objective_library",
+    "max_difference_library",
+    "accuracy",
+    "d2",
+    "range_use",
+    "radius",
+    "head_error",
+)
 _CURVES: dict[str, dict[str, tuple[str, ...]]] = {
     "network": {
         "loss": ("round", "transformer", "sgd"),
@@ -83,9 +97,11 @@ def read_runs(sources: Sequence[Path | Mapping[str, Any]]) -> list[Run]:
     """Results of run directories, of files, or handed over as they are; names that tell them apart."""
     if not 1 <= len(sources) <= MOST_RUNS:
         raise InvalidParameter(
-            "RUN", len(sources), f"be 1 to {MOST_RUNS} runs",
+            "RUN",
+            len(sources),
+            f"be 1 to {MOST_RUNS} runs",
             remedy="Compare fewer at a time: more curves cannot be told apart.",
-        )  # fmt: skip
+        )
     files = [None if isinstance(source, Mapping) else result_file(source) for source in sources]
     for i, file in enumerate(files):
         if file is not None and any(

@@ -36,9 +36,12 @@ class PaperFigures:
 
 
 def write_comparison(
-    runs: Sequence[Path | Mapping[str, Any]], out: Path, *, figures: PaperFigures | None = None,
+    runs: Sequence[Path | Mapping[str, Any]],
+    out: Path,
+    *,
+    figures: PaperFigures | None = None,
     title: str | None = None,
-) -> list[Path]:  # fmt: skip
+) -> list[Path]:
     """Write the page about one run or several, and figures; all files or none.
 
     runs     directories of `icgd run`, result.json files, or their contents; 1 to 8

@@ -29,9 +29,11 @@ class Server:
             self._http = _QuietServer((LOCAL, port), _handler(dict(files)))
         except (OSError, OverflowError) as error:
             raise InvalidParameter(
-                "port", port, "be free",
+                "port",
+                port,
+                "be free",
                 remedy=f"The system says: {error}. Port 0 takes any free one.",
-            ) from error  # fmt: skip
+            ) from error
         self._http.daemon_threads = True
         self._serving = False
 
@@ -63,9 +65,11 @@ class Server:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.close()
 
 

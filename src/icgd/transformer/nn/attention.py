@@ -81,9 +81,11 @@ def _causal(
         )
     if q.shape[-2] != n:
         raise InvalidParameter(
-            "causal", True, f"come with as many queries as tokens ({q.shape[-2]} and {n})",
+            "causal",
+            True,
+            f"come with as many queries as tokens ({q.shape[-2]} and {n})",
             remedy="Pass a mask that says what each query sees.",
-        )  # fmt: skip
+        )
     if kind == "softmax":
         return functional.scaled_dot_product_attention(q, k, v, scale=1.0, is_causal=True)
     weights = _unnormalised(q @ k.transpose(-2, -1), kind).tril()

@@ -22,11 +22,17 @@ CONSTRUCTIONS = {
     "looped_autoregression": ("a looped transformer", "[ALGO] Theorem 3.2"),
     "looped_chain": ("a looped transformer", "[ALGO] Theorem 3.3"),
     "looped_newton": ("a looped transformer", "[ALGO] Theorem 4.1"),
-    "looped_preconditioned": ("Newton's iteration, then a looped transformer", "[ALGO] Theorem 4.1"),
+    "looped_preconditioned": (
+        "Newton's iteration, then a looped transformer",
+        "[ALGO] Theorem 4.1",
+    ),
     "looped_decoder": ("a looped decoder that trains on every prefix", "[ALGO] Theorem 4.2"),
     "fused_loop": ("one layer for entry, loop and answer", "[ALGO] Section 2.2"),
-    "linear_attention_cot": ("linear attention that appends a weight vector a step", "[LSA] Theorem 3.2"),
-}  # fmt: skip
+    "linear_attention_cot": (
+        "linear attention that appends a weight vector a step",
+        "[LSA] Theorem 3.2",
+    ),
+}
 """In a few words, and the statement a construction comes from."""
 
 
@@ -40,22 +46,31 @@ def card_of(program: Program) -> ModelCard:
     domain = f" for |s| <= {c.domain:g}" if math.isfinite(c.domain) else ""
     source = f", after {statement}" if statement else ""
     lines = [
-        f"# {name}", "",
+        f"# {name}",
+        "",
         "A frozen transformer with explicit weights. It was compiled by "
         f"[icgd](https://pypi.org/project/icgd/) {__version__}, not trained: running it trains the model below "
-        "inside its own context.", "",
+        "inside its own context.",
+        "",
         f"- **Problem**: {_listed(config['problem'])}",
         f"- **Optimizer**: {_listed(config['optimizer'])}",
         f"- **Construction**: {name}, {words}{source}",
         f"- **Options**: {_listed(config['options'])}; {config['dtype']}",
         f"- **Certificate**: {c.name}, error at most {c.sup_error:.3g}{domain}"
         + ("" if c.rigorous else " (measured on a grid, not proved)"),
-        f"- **Stored weights**: {weights:,}", "",
-        "## Use", "", "```python", "import icgd", "",
+        f"- **Stored weights**: {weights:,}",
+        "",
+        "## Use",
+        "",
+        "```python",
+        "import icgd",
+        "",
         'program = icgd.Program.from_pretrained("path/to/this/directory")',
-        *_example(config), "```", "",
+        *_example(config),
+        "```",
+        "",
         "`icgd verify --program DIR data.csv --target y` checks it on a table, against exact optimizers.",
-    ]  # fmt: skip
+    ]
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n".join(lines) + "\n")
 
 

@@ -88,9 +88,11 @@ def find(name: str | Path, download: Callable[..., Any], **kwargs: Any) -> Path:
     """
     if not isinstance(name, (str, Path)) or not str(name):
         raise InvalidParameter(
-            "pretrained_model_name_or_path", name, "be a directory or the name of a Hub repository",
+            "pretrained_model_name_or_path",
+            name,
+            "be a directory or the name of a Hub repository",
             remedy="Pass a directory made by program.save_pretrained, or 'user/repo'.",
-        )  # fmt: skip
+        )
     path = Path(name)
     if path.is_dir():
         if kwargs:
@@ -110,9 +112,12 @@ def find(name: str | Path, download: Callable[..., Any], **kwargs: Any) -> Path:
 
 
 def load(
-    directory: Path, builders: Mapping[str, Callable[[Mapping[str, Any]], Program]],
-    schemas: Mapping[str, type[BaseModel]], *, allow_altered: bool = False,
-) -> Program:  # fmt: skip
+    directory: Path,
+    builders: Mapping[str, Callable[[Mapping[str, Any]], Program]],
+    schemas: Mapping[str, type[BaseModel]],
+    *,
+    allow_altered: bool = False,
+) -> Program:
     """Rebuild the structure from the config, then take every weight from the file.
 
     allow_altered  do not compare what was changed after saving: checksums, and slots

@@ -26,6 +26,7 @@ from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.program.recording import outline_of
 from icgd.transformer.program.run import Run
 from icgd.transformer.program.session import Codec, Dumped, Session
+from icgd.transformer.program.weights import copied, tensors_in
 from icgd.transformer.runtime.cost import Cost
 from icgd.transformer.runtime.executors.chain import StructuredExecutor
 from icgd.transformer.runtime.executors.choose import AnyExecutor, ExecutorName, choose_executor
@@ -57,11 +58,19 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     """What a saved config must look like, by construction; `files.AnyConfig` where nothing is given."""
 
     def __init__(
-        self, *, config: Mapping[str, Any], step: FrozenLayer, mask: MaskRule, layout: Layout,
-        codec: Codec, certificate: Certificate, slope: float = 1.0, readout: FrozenLayer | None = None,
+        self,
+        *,
+        config: Mapping[str, Any],
+        step: FrozenLayer,
+        mask: MaskRule,
+        layout: Layout,
+        codec: Codec,
+        certificate: Certificate,
+        slope: float = 1.0,
+        readout: FrozenLayer | None = None,
         entry: FrozenLayer | None = None,
         feed: Literal["append", "replace"] = "append",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.step = step
         self.entry, self.readout = entry, readout
@@ -137,9 +146,13 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             return self._train(session, executor, record, progress, watch)
 
     def _train(
-        self, session: Session, executor: ExecutorName, record: Record | None,
-        progress: bool | Callable[[int, int], None], watch: bool,
-    ) -> Run:  # fmt: skip
+        self,
+        session: Session,
+        executor: ExecutorName,
+        record: Record | None,
+        progress: bool | Callable[[int, int], None],
+        watch: bool,
+    ) -> Run:
         state, history = LoopState(), list[Any]()
         if self.entry is not None:
             session = replace(session, prompt=self._entered(session, executor, watch))
@@ -160,7 +173,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
 
             def on_round(done: int) -> None:
                 if record == "weights":
-                    history.append(_cloned(weights_now()))
+                    history.append(copied(weights_now()))
                 elif recorder is not None:
                     recorder.end_round(done, weights_now(), engine.watch)
                 elif callable(record):
@@ -170,10 +183,14 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
 
             watched = report is not None or record not in (None, "trace")
             self._loop(
-                self.mask.steps(), session, engine, state, watcher=recorder or keeper,
+                self.mask.steps(),
+                session,
+                engine,
+                state,
+                watcher=recorder or keeper,
                 on_round=on_round if watched else None,
-            )  # fmt: skip
-        weights, answers = _cloned(weights_now()), None
+            )
+        weights, answers = copied(weights_now()), None
         if session.answers:
             answers = self._answer(session, engine, state, executor)
         if watch:
@@ -242,31 +259,53 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         return answers
 
     def executor(
-        self, session: Session, name: ExecutorName, *, keep_all: bool = False,
-        state: LoopState | None = None, layer: FrozenLayer | None = None,
-    ) -> AnyExecutor:  # fmt: skip
+        self,
+        session: Session,
+        name: ExecutorName,
+        *,
+        keep_all: bool = False,
+        state: LoopState | None = None,
+        layer: FrozenLayer | None = None,
+    ) -> AnyExecutor:
         """The engine that applies this program's layer (its step unless told) in a session."""
         watch, state = self._watch(session), state or LoopState()
         engine = choose_executor(
-            layer or self.step, name, watch, layout=self.layout, n_columns=session.n_columns,
-            batched=session.batched, keep_all=keep_all, wanted=session.wanted,
+            layer or self.step,
+            name,
+            watch,
+            layout=self.layout,
+            n_columns=session.n_columns,
+            batched=session.batched,
+            keep_all=keep_all,
+            wanted=session.wanted,
             advice=self.codec.smaller,
-        )  # fmt: skip
+        )
         literal = session.literal_noise if name == "dense" else None
         noise, watch.exact_zero = literal or session.noise, literal is None
         watch.noise = lambda largest: noise(Dumped(engine, state.live), largest)
         return engine
 
     def _loop(
-        self, steps: Sequence[Step], session: Session, engine: Executor, state: LoopState, *,
-        watcher: StepWatcher | None = None, on_round: Callable[[int], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        steps: Sequence[Step],
+        session: Session,
+        engine: Executor,
+        state: LoopState,
+        *,
+        watcher: StepWatcher | None = None,
+        on_round: Callable[[int], None] | None = None,
+    ) -> None:
         structured = engine if isinstance(engine, StructuredExecutor) else None
         with torch.no_grad():
             execute(
-                steps, session.prompt, session.arrivals(structured), engine,
-                state=state, watcher=watcher, on_round=on_round,
-            )  # fmt: skip
+                steps,
+                session.prompt,
+                session.arrivals(structured),
+                engine,
+                state=state,
+                watcher=watcher,
+                on_round=on_round,
+            )
 
     def _watch(self, session: Session) -> RangeWatch:
         # Many problems make large tensors: look at them more often, so that few are kept.
@@ -304,7 +343,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
 
     def _refuse_overflow(self, name: str, values: Any, remedy: str) -> None:
         """Numbers that are none are refused by every executor alike, whatever its heads were asked."""
-        bad = [t for t in _tensors(values) if not bool(t.isfinite().all())]
+        bad = [t for t in tensors_in(values) if not bool(t.isfinite().all())]
         if bad:
             first = float(bad[0][~bad[0].isfinite()][0])
             raise AssumptionViolated(
@@ -358,19 +397,3 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 "directory is damaged or was edited. Save again, or pass allow_altered=True."
             )
         return program
-
-
-def _tensors(values: Any) -> list[Tensor]:
-    """All tensors in whatever shape a codec decodes weights to."""
-    if isinstance(values, (list, tuple)):
-        return [tensor for part in values for tensor in _tensors(part)]
-    return [values] if isinstance(values, Tensor) else []
-
-
-def _cloned(weights: Any) -> Any:
-    """A copy of weights in whatever shape a codec decodes them to."""
-    if isinstance(weights, Tensor):
-        return weights.clone()
-    if isinstance(weights, (list, tuple)):
-        return type(weights)(_cloned(part) for part in weights)
-    return weights

@@ -48,9 +48,15 @@ def outline_of(program: Program, session: Session, executor: str) -> Outline:
         head_error=_finite(program.certificate.sup_error),
     )
     return Outline(
-        program=info, layout=program.layout, layer=program.step, kinds=block_kinds(steps),
-        schedule=schedule(steps), steps=steps, n_rounds=session.n_rounds, notes=notes,
-    )  # fmt: skip
+        program=info,
+        layout=program.layout,
+        layer=program.step,
+        kinds=block_kinds(steps),
+        schedule=schedule(steps),
+        steps=steps,
+        n_rounds=session.n_rounds,
+        notes=notes,
+    )
 
 
 def title_of(config: Any) -> str:

@@ -80,9 +80,16 @@ class Codec(Protocol):
     smaller: str
 
     def session(
-        self, X: Any, Y: Any, *, init: Any, epochs: int | None, steps: int | None, padded: bool,
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any,
+        epochs: int | None,
+        steps: int | None,
+        padded: bool,
         query: Any = None,
-    ) -> Session:  # fmt: skip
+    ) -> Session:
         """Check and encode training data, initial weights, the number of rounds and queries."""
 
     def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:

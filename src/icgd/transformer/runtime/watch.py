@@ -54,9 +54,16 @@ class RangeWatch:
     """
 
     def __init__(
-        self, radius: float, slope: float, noise: Callable[[float], float], *, every: int = 64,
-        z_bound: float = math.inf, units: Mapping[int, int] | None = None, exact_zero: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        radius: float,
+        slope: float,
+        noise: Callable[[float], float],
+        *,
+        every: int = 64,
+        z_bound: float = math.inf,
+        units: Mapping[int, int] | None = None,
+        exact_zero: bool = True,
+    ) -> None:
         self.radius, self.slope, self.noise, self.every = radius, slope, noise, every
         self.z_bound, self.units, self.exact_zero = z_bound, units or {}, exact_zero
         self.max_use = self._use_since = 0.0

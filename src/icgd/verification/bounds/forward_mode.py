@@ -79,9 +79,7 @@ class ForwardBound(StepBound):
         rounding = torch.where(z.value + z.error > low, rounding, 0.0)
         return Near(s.value * slope, torch.where(unsure, s.size, s.error) + rounding)
 
-    def chain(
-        self, p: int, W: Near, derivative: Near | None, inputs: Near, z: Near
-    ) -> Near:  # fmt: skip
+    def chain(self, p: int, W: Near, derivative: Near | None, inputs: Near, z: Near) -> Near:
         """dz_{p+1}/dw of layers up to p, (tokens, units of layer p+1, weights)."""
         tokens, width = z.value.shape
         s = Near(inputs.value.unsqueeze(1), inputs.error.unsqueeze(1))
@@ -106,9 +104,12 @@ class ForwardBound(StepBound):
         )
 
     def sums(
-        self, near: list[tuple[Near, Near | None]], residual: Near, derivative: Near | None,
+        self,
+        near: list[tuple[Near, Near | None]],
+        residual: Near,
+        derivative: Near | None,
         inputs: Near,
-    ) -> list[tuple[Near, Near | None]]:  # fmt: skip
+    ) -> list[tuple[Near, Near | None]]:
         """Mean over tokens of g[r] dz_N[r]/dw, cut into the layers' shapes."""
         n_tokens = len(residual.value)
         grads = list[tuple[Near, Near | None]]()

@@ -129,9 +129,14 @@ def _judge(
     at = int(excess.argmax())
     carried = _carried(program, run.trace[-1].block, x, y)
     return StatisticsProbe(
-        "update", executor, x.shape[0], n, float(error.reshape(-1)[at]),
-        float(allowed.reshape(-1)[at]), carried and float(excess.max()) <= 0,
-    )  # fmt: skip
+        "update",
+        executor,
+        x.shape[0],
+        n,
+        float(error.reshape(-1)[at]),
+        float(allowed.reshape(-1)[at]),
+        carried and float(excess.max()) <= 0,
+    )
 
 
 def _carried(program: Program, block: Block, x: Tensor, y: Tensor) -> bool:
@@ -171,9 +176,14 @@ def _judge_prediction(
     excess = torch.where(torch.isnan(error), torch.inf, error - allowed)
     at = int(excess.argmax())
     return StatisticsProbe(
-        "prediction", executor, x.shape[0], 1, float(error[at]), float(allowed[at]),
+        "prediction",
+        executor,
+        x.shape[0],
+        1,
+        float(error[at]),
+        float(allowed[at]),
         float(excess.max()) <= 0,
-    )  # fmt: skip
+    )
 
 
 def _exact(bound: StepBound, x: Tensor, y: Tensor, w: Tensor) -> Tensor:

@@ -148,9 +148,14 @@ class ProbeMaker:
         doubtful = (exact.z.abs() <= slack + 1 / self.slope) & (not linear)
         zero = torch.zeros_like(slack)
         expected = {
-            "out": exact.out, "inp": asked, "closed": exact.closed, "weight": W,
-            "not_forward": zero[0], "not_backward": zero[0] + 1, "not_data": zero[0] + 1,
-        }  # fmt: skip
+            "out": exact.out,
+            "inp": asked,
+            "closed": exact.closed,
+            "weight": W,
+            "not_forward": zero[0],
+            "not_backward": zero[0] + 1,
+            "not_data": zero[0] + 1,
+        }
         bound = {"out": slack, "closed": torch.where(doubtful, 1.0, zero)}
         return self._probe(kind, top, bottom, layer, expected, bound)
 
@@ -180,9 +185,15 @@ class ProbeMaker:
         return self._backward_probe(kind, top, bottom, layer, inp, incoming, closed)
 
     def _backward_probe(
-        self, kind: str, top: Block, bottom: Block, layer: Values,
-        inp: Tensor, incoming: Tensor, closed: Tensor,
-    ) -> Probe:  # fmt: skip
+        self,
+        kind: str,
+        top: Block,
+        bottom: Block,
+        layer: Values,
+        inp: Tensor,
+        incoming: Tensor,
+        closed: Tensor,
+    ) -> Probe:
         W, b = layer["weight"], layer.get("bias")
         assert isinstance(W, Tensor)
         assert b is None or isinstance(b, Tensor)
@@ -190,9 +201,14 @@ class ProbeMaker:
         u, delta = self.u, exact.delta.abs()
         zero = torch.zeros_like(inp)
         expected = {
-            "out": exact.delta, "inp": exact.signal, "closed": zero, "weight": exact.weight,
-            "not_forward": zero[0] + 1, "not_backward": zero[0], "not_data": zero[0] + 1,
-        }  # fmt: skip
+            "out": exact.delta,
+            "inp": exact.signal,
+            "closed": zero,
+            "weight": exact.weight,
+            "not_forward": zero[0] + 1,
+            "not_backward": zero[0],
+            "not_data": zero[0] + 1,
+        }
         moved = self.lr * delta.unsqueeze(-1) * inp.abs()
         bound = {
             "inp": self._product_error(W.T, exact.delta),
@@ -205,9 +221,14 @@ class ProbeMaker:
         return self._probe(kind, top, bottom, layer, expected, bound)
 
     def _probe(
-        self, kind: str, top: Block, bottom: Block, layer: Values,
-        expected: dict[str, Tensor], bound: dict[str, Tensor],
-    ) -> Probe:  # fmt: skip
+        self,
+        kind: str,
+        top: Block,
+        bottom: Block,
+        layer: Values,
+        expected: dict[str, Tensor],
+        bound: dict[str, Tensor],
+    ) -> Probe:
         if self.spec.bias and "bias" not in expected:
             carried = layer["bias"]
             assert isinstance(carried, Tensor)

@@ -41,9 +41,12 @@ class StackProbe:
 
 
 def run_stack_probes(
-    program: Program, make_bound: Callable[[Program, ExecutorName], StepBound], *,
-    n_sets: int = 1, seed: int = 0,
-) -> list[StackProbe]:  # fmt: skip
+    program: Program,
+    make_bound: Callable[[Program, ExecutorName], StepBound],
+    *,
+    n_sets: int = 1,
+    seed: int = 0,
+) -> list[StackProbe]:
     """One step from random states, small and large weights, against an exact step."""
     codec = program.codec
     assert isinstance(codec, StackCodec)
@@ -107,9 +110,13 @@ def _state(
 
 
 def _probe(
-    program: Program, codec: StackCodec, name: str, state: tuple[Tensor, Tensor, Weights],
-    executor: ExecutorName, bound: StepBound,
-) -> StackProbe:  # fmt: skip
+    program: Program,
+    codec: StackCodec,
+    name: str,
+    state: tuple[Tensor, Tensor, Weights],
+    executor: ExecutorName,
+    bound: StepBound,
+) -> StackProbe:
     X, Y, weights = state
     spec, optimizer = codec.spec, program.config["optimizer"]
     session = codec.session(X, Y, init=weights, steps=1, padded=False)
@@ -138,9 +145,13 @@ def _probe(
 
 
 def _prediction(
-    program: Program, codec: StackCodec, name: str, state: tuple[Tensor, Tensor, Weights],
-    executor: ExecutorName, bound: StepBound,
-) -> StackProbe:  # fmt: skip
+    program: Program,
+    codec: StackCodec,
+    name: str,
+    state: tuple[Tensor, Tensor, Weights],
+    executor: ExecutorName,
+    bound: StepBound,
+) -> StackProbe:
     X, _, weights = state
     spec: NetworkSpec = codec.spec
     made = program.predict(X, weights, executor=executor, watch=False).double()

@@ -252,9 +252,11 @@ class _ReversePromises(_Promises):
         promise = self._known.get(act.name + stem)
         if promise is None:
             promise = Promise(
-                lambda t: f(t[:, 0]), (min(fit.certificate.domain, self.o.gate),),
-                fit.certificate.sup_error, blind=(0.0, self.b.o.ramp) if slope and not act.smooth else None,
-            )  # fmt: skip
+                lambda t: f(t[:, 0]),
+                (min(fit.certificate.domain, self.o.gate),),
+                fit.certificate.sup_error,
+                blind=(0.0, self.b.o.ramp) if slope and not act.smooth else None,
+            )
             self._known[act.name + stem] = promise
         return promise
 

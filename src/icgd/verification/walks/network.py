@@ -41,9 +41,12 @@ def weights_apart(ours: Weights, theirs: Weights) -> float:
 
 def _first(weights: Weights, like: Weights) -> Weights:
     return [
-        (W[(0,) * (W.dim() - V.dim())], None if b is None or c is None else b[(0,) * (b.dim() - c.dim())])
+        (
+            W[(0,) * (W.dim() - V.dim())],
+            None if b is None or c is None else b[(0,) * (b.dim() - c.dim())],
+        )
         for (W, b), (V, c) in zip(weights, like, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 class SgdWalk:

@@ -41,15 +41,24 @@ def record_trace(
     """
     if "exact" in options:
         raise InvalidParameter(
-            "exact", options["exact"], "be left out: record_trace brings the exact optimizer",
+            "exact",
+            options["exact"],
+            "be left out: record_trace brings the exact optimizer",
             remedy="Use program.run(..., record=icgd.Recorder(exact=...)).",
-        )  # fmt: skip
+        )
     walk = exact_walk(program, X, Y, init)
     recorder = Recorder(**options, exact=walk)
     program.run(
-        X, Y, init=init, epochs=epochs, steps=steps, query=query, executor=executor,
-        record=recorder, progress=progress,
-    )  # fmt: skip
+        X,
+        Y,
+        init=init,
+        epochs=epochs,
+        steps=steps,
+        query=query,
+        executor=executor,
+        record=recorder,
+        progress=progress,
+    )
     return recorder.trace()
 
 

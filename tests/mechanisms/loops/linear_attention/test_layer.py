@@ -41,8 +41,11 @@ def descent(X, y, lr, k, w=None):
 
 def compiled(d, n, lr, **options):
     return icgd.compile(
-        icgd.LinearRegression(n_features=d, n_examples=n), icgd.GD(lr), attention="linear", **options
-    )  # fmt: skip
+        icgd.LinearRegression(n_features=d, n_examples=n),
+        icgd.GD(lr),
+        attention="linear",
+        **options,
+    )
 
 
 @pytest.mark.parametrize("executor", ["structured", "dense"])

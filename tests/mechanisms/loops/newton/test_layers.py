@@ -276,11 +276,14 @@ def test_alpha_at_the_edge_does_not_converge_and_just_below_it_does():
     assert off(run.weights, torch.linalg.lstsq(X, y.unsqueeze(-1)).solution[:, 0]) <= 1e-12
 
 
-@pytest.mark.parametrize("make", [
-    lambda X: torch.cat([X[:, :4], X[:, :1]], dim=1),
-    lambda X: torch.zeros_like(X),
-    lambda X: X[:, :1] * torch.ones(5, dtype=F64),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda X: torch.cat([X[:, :4], X[:, :1]], dim=1),
+        lambda X: torch.zeros_like(X),
+        lambda X: X[:, :1] * torch.ones(5, dtype=F64),
+    ],
+)
 def test_rank_deficient_data_are_refused(make):
     X, y, _ = data(5, 20)
     problem = icgd.LinearRegression(5, 20)
@@ -350,8 +353,10 @@ def test_other_mistakes():
         icgd.compile(icgd.LinearRegression(3, 9, lam=0.1), icgd.Newton())
     program = program_for(X)
     for name, arguments in {
-        "X": (X[:5], y[:5]), "y": (X, y[:5]), "query": (X, y, query[:, :2]),
-    }.items():  # fmt: skip
+        "X": (X[:5], y[:5]),
+        "y": (X, y[:5]),
+        "query": (X, y, query[:, :2]),
+    }.items():
         with pytest.raises(InvalidParameter, match=f"`{name}`"):
             program.run(*arguments[:2], steps=3, query=arguments[2] if len(arguments) > 2 else None)
     with pytest.raises(InvalidParameter, match="`steps`"):

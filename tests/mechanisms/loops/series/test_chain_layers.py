@@ -42,10 +42,15 @@ def entered(program, its, phase):
 @pytest.mark.parametrize(
     ("mode", "steps", "bar"),
     [
-        ("spectral", 1, 1e-12), ("spectral", 20, 1e-12), ("sym", 1, 5e-9), ("sym", 50, 2e-8),
-        ("four", 50, 5e-10), ("printed", 1, 5e-6), ("printed", 50, 1e-5),
+        ("spectral", 1, 1e-12),
+        ("spectral", 20, 1e-12),
+        ("sym", 1, 5e-9),
+        ("sym", 50, 2e-8),
+        ("four", 50, 5e-10),
+        ("printed", 1, 5e-6),
+        ("printed", 50, 1e-5),
     ],
-)  # fmt: skip
+)
 def test_continues_as_gradient_descent_does(case, mode, steps, bar):
     *size, continued = case
     for phase in continued:

@@ -45,10 +45,15 @@ def entered(program, x):
 @pytest.mark.parametrize(
     ("mode", "steps", "bar"),
     [
-        ("spectral", 1, 1e-13), ("spectral", 200, 1e-12), ("sym", 1, 1e-9), ("sym", 20, 1e-8),
-        ("four", 20, 2e-10), ("printed", 1, 5e-7), ("printed", 20, 1e-5),
+        ("spectral", 1, 1e-13),
+        ("spectral", 200, 1e-12),
+        ("sym", 1, 1e-9),
+        ("sym", 20, 1e-8),
+        ("four", 20, 2e-10),
+        ("printed", 1, 5e-7),
+        ("printed", 20, 1e-5),
     ],
-)  # fmt: skip
+)
 def test_predicts_as_gradient_descent_does(case, mode, steps, bar):
     for seed in range(2):
         its = SeriesCase(*case, seed=seed)

@@ -144,8 +144,9 @@ def test_a_text_that_is_not_there_or_was_changed_is_refused(tmp_path, forgetful)
 
 def test_another_text_has_other_cells(tmp_path):
     experiments = [
-        AlgoNmt(), *(AlgoNmt().with_text([tsv(tmp_path / f"{s}.tsv", seed=s)]) for s in (5, 6)),
-    ]  # fmt: skip
+        AlgoNmt(),
+        *(AlgoNmt().with_text([tsv(tmp_path / f"{s}.tsv", seed=s)]) for s in (5, 6)),
+    ]
     names = [{cell.name for cell in e.cells("smoke")} for e in experiments]
     assert len(set.union(*names)) == 3 * len(MODELS)
 

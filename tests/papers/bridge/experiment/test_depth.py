@@ -102,9 +102,13 @@ def test_one_hidden_layer_for_a_square_errs_by_its_law(units):
 def test_folds_err_by_their_law_at_any_points_and_depth_wins_from_some_on():
     row = squares(HERE, folds=[1, 2, 4, 6, 8], test_points=2000, seed=0)
     for m, folded, flat, units, as_exact in zip(
-        row["folds"], row["error"][FOLDED], row["error"][SHALLOW], row["units_of"][FOLDED],
-        row["error"][AS_EXACT], strict=True,
-    ):  # fmt: skip
+        row["folds"],
+        row["error"][FOLDED],
+        row["error"][SHALLOW],
+        row["units_of"][FOLDED],
+        row["error"][AS_EXACT],
+        strict=True,
+    ):
         assert 0.97 * 4.0 ** -(m + 1) < folded < (1 + 1e-9) * 4.0 ** -(m + 1)
         assert 0.97 / (8 * units**2) < flat < (1 + 1e-9) / (8 * units**2)
         assert (folded < flat) is (m >= 6)

@@ -54,17 +54,22 @@ def test_heads_by_counting_one_by_one(widths: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("widths", "activation", "attention"),
     [
-        ((3, 4, 4, 1), "softplus", "tanh"), ((2, 3, 3, 3, 1), "gelu", "sigmoid"),
-        ((3, 4, 1), "softplus", "relu"), ((5, 2, 7, 3, 1), "relu", "relu"),
+        ((3, 4, 4, 1), "softplus", "tanh"),
+        ((2, 3, 3, 3, 1), "gelu", "sigmoid"),
+        ((3, 4, 1), "softplus", "relu"),
+        ((5, 2, 7, 3, 1), "relu", "relu"),
     ],
-)  # fmt: skip
+)
 def test_the_counts_are_those_of_the_compiled_stack(
     widths: tuple[int, ...], activation: str, attention: str
 ) -> None:
     program = icgd.compile(
-        icgd.Network(widths, activation=activation, output="linear", bias=False), icgd.GD(lr=0.1),
-        method="forward_mode", attention=attention, n_relu=20,
-    )  # fmt: skip
+        icgd.Network(widths, activation=activation, output="linear", bias=False),
+        icgd.GD(lr=0.1),
+        method="forward_mode",
+        attention=attention,
+        n_relu=20,
+    )
     families = [layer for layer in program.step.modules() if isinstance(layer, AttentionSublayer)]
     counted = [sum(family.n_heads for family in layer.each()) for layer in families]
     options = program.config["options"]

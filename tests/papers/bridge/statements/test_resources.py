@@ -29,9 +29,11 @@ from icgd.transformer.gadgets.fits.decay_condition import combination, decay_con
 from icgd.transformer.gadgets.fits.feature_fit import fit_features
 
 HOLDS = (
-    bridge_resources.lemma_1, bridge_resources.lemma_2, bridge_resources.lemma_3,
+    bridge_resources.lemma_1,
+    bridge_resources.lemma_2,
+    bridge_resources.lemma_3,
     bridge_resources.lemma_4,
-)  # fmt: skip
+)
 
 
 def passed(row: Row, verdict: str) -> Row:
@@ -110,11 +112,12 @@ def test_a_stack_that_grew_like_the_square_would_fail(broken, monkeypatch) -> No
         bridge_resources, "reverse_matrices", lambda w, *units: right_matrices(w, *units) ** 2
     )
     monkeypatch.setattr(
-        bridge_resources, "smooth_orders",
+        bridge_resources,
+        "smooth_orders",
         lambda e, d, n, depth, form: right_orders(
             e, d, n, depth, "forward_mode" if form == "stack" else form
         ),
-    )  # fmt: skip
+    )
     row = getattr(bridge_resources, broken)()
     assert row.printed_verdict == "false"
     assert not row.passed

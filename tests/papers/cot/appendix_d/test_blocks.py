@@ -61,8 +61,9 @@ def test_blocks_have_the_rows_of_the_definition(d, n_layers, n_rounds):
     assert chain.backward.shape == (3, n_rounds + 1, n_layers + 1, width)
     for pairs in (chain.forward_pairs(), chain.backward_pairs()):
         assert [t.shape for t in pairs] == [
-            (3 * n_rounds * n_layers, 2 * width), (3 * n_rounds * n_layers, width)
-        ]  # fmt: skip
+            (3 * n_rounds * n_layers, 2 * width),
+            (3 * n_rounds * n_layers, width),
+        ]
     last = forward_layout(d).unpack(chain.forward[:, 0, -1])
     signal = backward_layout(d).unpack(chain.backward[:, 1, -1])["signal"]
     assert torch.equal(signal, 2 * (last["output"] - chain.students.labels(0)))

@@ -127,8 +127,11 @@ def test_errors_are_squared_frobenius_norms_of_blocks():
     d, rows = 3, 1 + 3 * 3 + 9
     written, exact = torch.randn(4, d, rows), torch.randn(4, rows)
     by_hand = torch.stack(
-        [torch.linalg.matrix_norm(w - e.expand(d, -1)) ** 2 for w, e in zip(written, exact, strict=True)]
-    )  # fmt: skip
+        [
+            torch.linalg.matrix_norm(w - e.expand(d, -1)) ** 2
+            for w, e in zip(written, exact, strict=True)
+        ]
+    )
     torch.testing.assert_close(block_errors(written, exact, d).sum(1), by_hand)
     # One column stands for d equal ones.
     same = written[:, :1].expand(-1, d, -1)
@@ -154,9 +157,16 @@ def test_the_backward_operator_is_learned():
     rows = entries(backward_layout(d), "weight")
     before = mean_errors(block, test, d)
     fit = OperatorFit(
-        block, test, d=d, weight_rows=rows, weight_scale=LR, epochs=200, batch=128, rate=2e-2,
+        block,
+        test,
+        d=d,
+        weight_rows=rows,
+        weight_scale=LR,
+        epochs=200,
+        batch=128,
+        rate=2e-2,
         generator=torch.Generator().manual_seed(0),
-    )  # fmt: skip
+    )
     for _ in range(200):
         fit.epoch(*train)
     after = mean_errors(block, test, d)
@@ -174,9 +184,18 @@ def test_new_students_are_others_in_every_epoch(tmp_path):
         for way in ("forward", "backward")
     }
     same = {
-        "d": 2, "n_layers": 1, "n_rounds": 2, "lr": LR, "students": 5, "block": block, "batch": 4, "rate": 1e-2,
-        "tested": 3, "tested_layers": [1, 2], "seed": 0,
-    }  # fmt: skip
+        "d": 2,
+        "n_layers": 1,
+        "n_rounds": 2,
+        "lr": LR,
+        "students": 5,
+        "block": block,
+        "batch": 4,
+        "rate": 1e-2,
+        "tested": 3,
+        "tested_layers": [1, 2],
+        "seed": 0,
+    }
 
     def curves(fresh, epochs, **changed):
         made = train_operators(
@@ -201,9 +220,18 @@ def test_students_grow_to_the_full_width_in_the_first_half(d, start, epochs):
 
 
 SMALL = {
-    "d": 2, "n_layers": 2, "n_rounds": 3, "lr": LR, "students": 5, "fresh": False, "batch": 4, "epochs": 1,
-    "tested": 8, "tested_layers": [2], "seed": 0,
-}  # fmt: skip
+    "d": 2,
+    "n_layers": 2,
+    "n_rounds": 3,
+    "lr": LR,
+    "students": 5,
+    "fresh": False,
+    "batch": 4,
+    "epochs": 1,
+    "tested": 8,
+    "tested_layers": [2],
+    "seed": 0,
+}
 BLOCKS = {
     way: {"kind": "products", "heads": 2, "keys": 2, "hidden": 4, "copies": True, "scale": LR}
     for way in ("forward", "backward")
@@ -301,8 +329,10 @@ def test_students_on_which_sgd_explodes_are_counted_and_left_out_of_means():
 
     def told(students):
         return _distances(
-            students, lambda seen: exact_forward(seen, 2), lambda seen: 1.01 * exact_backward(seen, 2, LR)
-        )  # fmt: skip
+            students,
+            lambda seen: exact_forward(seen, 2),
+            lambda seen: 1.01 * exact_backward(seen, 2, LR),
+        )
 
     some, all_tame = told(wild), told(given)
     assert all_tame["wild"] == [0.0]

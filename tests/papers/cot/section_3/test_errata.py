@@ -411,8 +411,13 @@ def test_descent_lemma_holds(seed):
 def test_rate_of_remark_33_holds():
     its = shared_case("lasso")
     C0 = float((its.X.T @ its.y / len(its.y)).norm())
-    known = {"C0": C0, "beta": its.beta, "R": 2 * float(its.best.norm()),
-             "lam": its.problem.spec.lam, "d": 3}  # fmt: skip
+    known = {
+        "C0": C0,
+        "beta": its.beta,
+        "R": 2 * float(its.best.norm()),
+        "lam": its.problem.spec.lam,
+        "d": 3,
+    }
     for L in (10, 100, 1000, 10_000):
         eps = paper_step_error(L, **known)
         # eps = O(1/L^2) leaves O(1/L), and heads grow like L^4.

@@ -15,9 +15,13 @@ F64 = torch.float64
 def share_alive(d, width, *, n_layers=4, n=200, seed=0):
     """The part of networks N(-0.5, I) that are not constant on 100 inputs N(-2, I)."""
     task = NetworkRegression(
-        d, n_layers=n_layers, hidden_layer_size=width, weights=Gaussian(mean=-0.5), scaling="none",
+        d,
+        n_layers=n_layers,
+        hidden_layer_size=width,
+        weights=Gaussian(mean=-0.5),
+        scaling="none",
         dtype=F64,
-    )  # fmt: skip
+    )
     ys = task.sample(n, 100, generator=torch.Generator().manual_seed(seed)).ys[..., 0]
     return float((ys.std(1) > 0).double().mean())
 

@@ -185,10 +185,22 @@ def test_a_point_alone_has_no_distance():
 
 def small(place=HERE, **changed):
     told = {
-        "how": STACK, "activation": "gelu", "target": SCORE, "width": 4, "hidden": 2, "steps": 12, "lr": 0.5,
+        "how": STACK,
+        "activation": "gelu",
+        "target": SCORE,
+        "width": 4,
+        "hidden": 2,
+        "steps": 12,
+        "lr": 0.5,
         "examples": 10,
-        "early": 2.0, "n_relu": 65, "fresh": 60, "samples": 30, "sampler_steps": 5, "points": 3, "seed": 0,
-    }  # fmt: skip
+        "early": 2.0,
+        "n_relu": 65,
+        "fresh": 60,
+        "samples": 30,
+        "sampler_steps": 5,
+        "points": 3,
+        "seed": 0,
+    }
     return learn(place, **{**told, **changed})
 
 

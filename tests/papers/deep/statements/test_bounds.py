@@ -51,9 +51,18 @@ from icgd.papers.deep.statements.norms import (
 
 def setting(**changes):
     given = {
-        "n_layers": 3, "width": 4, "d": 3, "B_v": 1.5, "B_x": 2.0, "L_r": 1.0, "L_slope": 0.77,
-        "L_loss": 2.0, "B_r": 1.0, "B_slope": 1.0, "B_loss": 3.0,
-    }  # fmt: skip
+        "n_layers": 3,
+        "width": 4,
+        "d": 3,
+        "B_v": 1.5,
+        "B_x": 2.0,
+        "L_r": 1.0,
+        "L_slope": 0.77,
+        "L_loss": 2.0,
+        "B_r": 1.0,
+        "B_slope": 1.0,
+        "B_loss": 3.0,
+    }
     return Setting(**{**given, **changes})
 
 

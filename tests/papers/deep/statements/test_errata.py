@@ -47,8 +47,13 @@ from icgd.transformer.gadgets.fits.relu_sum import fit_relu_sum
 from icgd.transformer.nn.stack.stack import ProductSublayer
 
 MODULES = (
-    deep_definitions, deep_layers, deep_lemmas, deep_theorems, deep_paths, deep_applications,
-)  # fmt: skip
+    deep_definitions,
+    deep_layers,
+    deep_lemmas,
+    deep_theorems,
+    deep_paths,
+    deep_applications,
+)
 CHECKERS = {
     "Problem 1, 2": (deep_definitions.problem_1, "slip"),
     "Definition 1, 10, Remark 1": (deep_definitions.definition_1, "holds"),
@@ -141,9 +146,12 @@ def test_the_page_has_the_classes_of_the_register(paper):
 @pytest.mark.parametrize("act", ["tanh", "gelu", "relu", "sigmoid", "softplus"])
 def test_nothing_is_learned_from_zero(widths, act):
     r = {
-        "tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid,
-        "gelu": torch.nn.functional.gelu, "softplus": torch.nn.functional.softplus,
-    }[act]  # fmt: skip
+        "tanh": torch.tanh,
+        "relu": torch.relu,
+        "sigmoid": torch.sigmoid,
+        "gelu": torch.nn.functional.gelu,
+        "softplus": torch.nn.functional.softplus,
+    }[act]
     V, X, Y = random_network(widths, 0)
     V = [0 * W for W in V]
     for _ in range(50):

@@ -327,9 +327,12 @@ def test_one_derivative_is_not_enough(frequency):
     """sin(wt)/w has C_l = 1 for s = 1; the weight any fit needs grows with w, and ours obeys it."""
     assert wave_weight(frequency) > 0.35 * frequency
     fit = fit_relu_sum(
-        lambda t: torch.sin(frequency * t) / frequency, 1.0, int(4 * frequency),
-        second=frequency, third=frequency**2,
-    )  # fmt: skip
+        lambda t: torch.sin(frequency * t) / frequency,
+        1.0,
+        int(4 * frequency),
+        second=frequency,
+        third=frequency**2,
+    )
     assert fit.certificate.sup_error < 0.5 / frequency
     assert fit.C >= wave_weight(frequency) > 7 * 1.0
     assert relu_weight(frequency) >= fit.C  # with s = 2 the constant is C_l = w

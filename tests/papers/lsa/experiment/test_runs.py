@@ -157,8 +157,13 @@ def test_long_gradients_are_cut_and_short_ones_are_not(part):
     gradient = torch.cat([(of_V * layer.free_V).flatten(), (of_W * layer.free_W).flatten()])
     clip, rate = part * float(gradient.norm()), 1e-3
     for _ in fit(
-        layer, lambda _: chain_loss(layer, given, 0.3, 2), steps=1, rate=rate, optimizer="gd", clip=clip
-    ):  # fmt: skip
+        layer,
+        lambda _: chain_loss(layer, given, 0.3, 2),
+        steps=1,
+        rate=rate,
+        optimizer="gd",
+        clip=clip,
+    ):
         pass
     after = torch.cat([layer.V.detach().flatten(), layer.W.detach().flatten()])
     torch.testing.assert_close(
@@ -169,9 +174,13 @@ def test_long_gradients_are_cut_and_short_ones_are_not(part):
 def test_a_loss_that_explodes_stops_moving_and_is_told():
     layer, losses, weights = model(2, "random"), [], []
     for look in fit(
-        layer, lambda s: chain_loss(layer, gaussian_prompts(4, 4, 2, generator(s)), 0.3, 2), steps=60,
-        rate=50.0, optimizer="gd", every=1,
-    ):  # fmt: skip
+        layer,
+        lambda s: chain_loss(layer, gaussian_prompts(4, 4, 2, generator(s)), 0.3, 2),
+        steps=60,
+        rate=50.0,
+        optimizer="gd",
+        every=1,
+    ):
         losses.append(look.loss)
         weights.append(layer.V.detach().clone())
     assert len(losses) == 61
@@ -197,16 +206,31 @@ def test_early_steps_are_looked_at_more_often():
     given = gaussian_prompts(2, 3, 1, generator())
     for early, steps in ((200, [*range(0, 201, 5), 250, 300, 330]), (0, [*range(0, 301, 50), 330])):
         looks = fit(
-            layer, lambda _: chain_loss(layer, given, 0.3, 1), steps=330, rate=1e-3, every=50, early=early
-        )  # fmt: skip
+            layer,
+            lambda _: chain_loss(layer, given, 0.3, 1),
+            steps=330,
+            rate=1e-3,
+            every=50,
+            early=early,
+        )
         assert [look.step for look in looks] == steps
 
 
 def chain_options(**changed):
     return {
-        "d": 3, "n": 10, "k": 4, "lr": 0.4, "start": "spectral", "optimizer": "adam", "rate": 2e-2,
-        "steps": 500, "batch": 64, "seed": 0, "prompts": 200, **changed,
-    }  # fmt: skip
+        "d": 3,
+        "n": 10,
+        "k": 4,
+        "lr": 0.4,
+        "start": "spectral",
+        "optimizer": "adam",
+        "rate": 2e-2,
+        "steps": 500,
+        "batch": 64,
+        "seed": 0,
+        "prompts": 200,
+        **changed,
+    }
 
 
 @pytest.mark.parametrize("start", ["spectral", "ill-conditioned"])
@@ -267,9 +291,18 @@ def test_losses_of_recovery_by_hand():
 def test_a_loop_trained_on_its_outcome_is_no_worse_than_descent(tmp_path):
     """Every step size of descent is among its weights."""
     told = train_looped(
-        Workplace(tmp_path), d=2, n=12, k=3, rates=[0.3, 0.5, 0.7], rate=3e-2, clip=10.0, steps=300,
-        batch=64, seed=0, prompts=500,
-    )  # fmt: skip
+        Workplace(tmp_path),
+        d=2,
+        n=12,
+        k=3,
+        rates=[0.3, 0.5, 0.7],
+        rate=3e-2,
+        clip=10.0,
+        steps=300,
+        batch=64,
+        seed=0,
+        prompts=500,
+    )
     ours, descents = told["mean"]
     assert ours < 1.02 * descents
     assert 0.3 < told["learned_rate"] < 1.2
@@ -277,9 +310,18 @@ def test_a_loop_trained_on_its_outcome_is_no_worse_than_descent(tmp_path):
 
 def test_a_softmax_layer_learns_a_chain_and_is_held_against_descent(tmp_path):
     options = {
-        "d": 2, "n": 8, "k": 3, "lr": 0.4, "width": 16, "heads": 2, "hidden": 32, "rate": 5e-3, "batch": 32,
-        "seed": 0, "prompts": 300,
-    }  # fmt: skip
+        "d": 2,
+        "n": 8,
+        "k": 3,
+        "lr": 0.4,
+        "width": 16,
+        "heads": 2,
+        "hidden": 32,
+        "rate": 5e-3,
+        "batch": 32,
+        "seed": 0,
+        "prompts": 300,
+    }
     little, more = (
         train_softmax(Workplace(tmp_path), steps=steps, **options) for steps in (2, 400)
     )

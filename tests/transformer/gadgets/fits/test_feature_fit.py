@@ -76,9 +76,13 @@ def test_fifty_units_fit_an_activation(a: Activation, attention: str, bar: float
 
 def test_what_a_unit_is_itself_needs_one_or_two() -> None:
     for name, attention, units in [
-        ("tanh", "tanh", 1), ("sigmoid", "sigmoid", 1), ("tanh", "sigmoid", 2),
-        ("sigmoid", "tanh", 2), ("relu", "relu", 1), ("linear", "relu", 2),
-    ]:  # fmt: skip
+        ("tanh", "tanh", 1),
+        ("sigmoid", "sigmoid", 1),
+        ("tanh", "sigmoid", 2),
+        ("sigmoid", "tanh", 2),
+        ("relu", "relu", 1),
+        ("linear", "relu", 2),
+    ]:
         fit = fit_function(ACTIVATIONS[name], 4.0, 50, attention)
         assert fit.n_units == units
         assert fit.certificate.sup_error <= 1e-14
@@ -114,13 +118,17 @@ def test_a_fit_of_the_product_keeps_its_promise(a: Activation, n: int, attention
 @pytest.mark.parametrize(
     ("name", "attention", "bars"),
     [
-        ("softplus", "tanh", (1e-4, 1e-6, 2e-9)), ("softplus", "sigmoid", (1e-4, 3e-8, 5e-10)),
-        ("gelu", "tanh", (2e-3, 3e-5, 3e-8)), ("gelu", "sigmoid", (1e-3, 1e-7, 5e-10)),
-        ("tanh", "tanh", (1e-11,) * 3), ("sigmoid", "tanh", (1e-11,) * 3),
-        ("tanh", "sigmoid", (1e-11,) * 3), ("softplus", "relu", (2e-2, 6e-3, 2e-3)),
+        ("softplus", "tanh", (1e-4, 1e-6, 2e-9)),
+        ("softplus", "sigmoid", (1e-4, 3e-8, 5e-10)),
+        ("gelu", "tanh", (2e-3, 3e-5, 3e-8)),
+        ("gelu", "sigmoid", (1e-3, 1e-7, 5e-10)),
+        ("tanh", "tanh", (1e-11,) * 3),
+        ("sigmoid", "tanh", (1e-11,) * 3),
+        ("tanh", "sigmoid", (1e-11,) * 3),
+        ("softplus", "relu", (2e-2, 6e-3, 2e-3)),
         ("tanh", "relu", (8e-2, 3e-2, 1e-2)),
     ],
-)  # fmt: skip
+)
 def test_how_accurate_the_product_is(name: str, attention: str, bars: tuple[float, ...]) -> None:
     for n, bar in zip((50, 100, 200), bars, strict=True):
         fit = fit_slope_product(ACTIVATIONS[name], *BOX, n, attention)
@@ -218,9 +226,12 @@ def test_units_that_decay(name: str, units: int) -> None:
 
 def test_other_units() -> None:
     for sigma, units in [
-        (torch.nn.functional.softplus, 3), (torch.nn.functional.gelu, 3), (torch.atan, 2),
-        (lambda t: torch.exp(-t * t), 1), (lambda t: t * torch.relu(t), 4),
-    ]:  # fmt: skip
+        (torch.nn.functional.softplus, 3),
+        (torch.nn.functional.gelu, 3),
+        (torch.atan, 2),
+        (lambda t: torch.exp(-t * t), 1),
+        (lambda t: t * torch.relu(t), 4),
+    ]:
         assert decay_condition(sigma).n_units == units
     for lacking in ("exp", "linear", torch.sin, lambda t: t**3, torch.zeros_like):
         with pytest.raises(icgd.AssumptionViolated, match="general decay condition"):

@@ -69,9 +69,12 @@ def test_a_bend_narrower_than_the_grid_is_not_missed(radius: float) -> None:
 def test_the_stored_parts_of_a_wide_program_keep_their_certificates() -> None:
     """Beside the bends of its units, which no grid knows, softplus is further off than on the grid."""
     program = icgd.compile(
-        icgd.Network((1, 1, 1), "softplus"), icgd.GD(0.1), method="forward_mode", radius=100.0,
+        icgd.Network((1, 1, 1), "softplus"),
+        icgd.GD(0.1),
+        method="forward_mode",
+        radius=100.0,
         n_relu=64,
-    )  # fmt: skip
+    )
     assert all(fit.passed for fit in check_stack_fits(program))
 
 

@@ -50,9 +50,14 @@ def test_a_signed_copy_is_exact_for_both_labels() -> None:
     source = Layout([Slot("x", (d,)), Slot("positive", ()), Slot("negative", ())])
     target = Layout([Slot("signed", (d,))])
     copy = SignedCopy(
-        d, source="x", target="signed", positive="positive", negative="negative",
-        capacity=2.0**22, dtype=torch.float64,
-    )  # fmt: skip
+        d,
+        source="x",
+        target="signed",
+        positive="positive",
+        negative="negative",
+        capacity=2.0**22,
+        dtype=torch.float64,
+    )
     dense = FeedForward(source, target, {"signed": copy}).dense()
     generator = torch.Generator().manual_seed(1)
     x = 100 * torch.randn(40, d, generator=generator, dtype=torch.float64)

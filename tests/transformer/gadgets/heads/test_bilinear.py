@@ -48,9 +48,7 @@ def tokens(made, n, seed, bound, dtype, batch=()):
 
 
 def product(bound=3.0, **more):
-    return Bilinear(
-        [[("q", 1.0)]], [[("k", 1.0)]], [("v", 1.0)], "out", SCALE, bound, **more
-    )  # fmt: skip
+    return Bilinear([[("q", 1.0)]], [[("k", 1.0)]], [("v", 1.0)], "out", SCALE, bound, **more)
 
 
 def wanted(made, given):

@@ -9,10 +9,12 @@ import icgd
 from icgd.transformer.gadgets.heads.spectral_head import FunctionHead, _Window
 
 HEADS = [
-    ("sigmoid", 4.0, 64, 1.4, 8.25, torch.float64), ("tanh", 8.0, 128, 1.4, 8.25, torch.float64),
-    ("tanh", 3.0, 40, 0.6, 5.0, torch.float64), ("exp", 2.0, 64, 1.4, 6.0, torch.float32),
+    ("sigmoid", 4.0, 64, 1.4, 8.25, torch.float64),
+    ("tanh", 8.0, 128, 1.4, 8.25, torch.float64),
+    ("tanh", 3.0, 40, 0.6, 5.0, torch.float64),
+    ("exp", 2.0, 64, 1.4, 6.0, torch.float32),
     ("gelu", 3.0, 201, 0.6, 3.0, torch.float64),
-]  # fmt: skip
+]
 
 
 def made(function, radius, n_grid, rho, margin, dtype):

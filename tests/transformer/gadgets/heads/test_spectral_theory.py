@@ -76,9 +76,13 @@ def test_the_pointwise_bound_holds_everywhere_and_at_the_edge(
 
 
 @given(
-    st.floats(0.5, 1.6), st.floats(3.0, 9.0), st.integers(0, 40), radii, dtypes,
+    st.floats(0.5, 1.6),
+    st.floats(3.0, 9.0),
+    st.integers(0, 40),
+    radii,
+    dtypes,
     st.lists(fractions, max_size=5),
-)  # fmt: skip
+)
 def test_the_bound_holds_for_any_kernel_width_and_margin(rho, margin, extra, radius, dtype, more):
     g = make_geometry(min_grid(rho, margin) + extra, rho, margin, radius, "spectral")
     s = queries(g, dtype, [radius * f for f in more])

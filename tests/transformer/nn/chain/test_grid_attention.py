@@ -21,8 +21,15 @@ D = 3
 F64 = torch.float64
 UNIT = 2.0**-53
 TOKEN = Layout(
-    [Slot("s", (D,)), Slot("t", (D,)), Slot("v", (D,)), Slot("m", (D, D)), Slot("z", (D,)), Slot("n", (D, D))]
-)  # fmt: skip
+    [
+        Slot("s", (D,)),
+        Slot("t", (D,)),
+        Slot("v", (D,)),
+        Slot("m", (D, D)),
+        Slot("z", (D,)),
+        Slot("n", (D, D)),
+    ]
+)
 GEOMETRIES = {
     "spectral": make_geometry(32, 1.4, 8.25, 8.0, "spectral"),
     "odd": make_geometry(41, 1.4, 8.25, 8.0, "spectral"),
@@ -36,12 +43,18 @@ def all_paths(g):
     """Two queries summed; a column, a row and a whole vector collected."""
     banks = [
         HeadBank(
-            "sums", D, D, ("s", "t"),
-            (ValuePath("m", "column", "z", "whole"), ValuePath("v", "whole", "n", "column", scale=-0.25)),
+            "sums",
+            D,
+            D,
+            ("s", "t"),
+            (
+                ValuePath("m", "column", "z", "whole"),
+                ValuePath("v", "whole", "n", "column", scale=-0.25),
+            ),
             F64,
         ),
         HeadBank("rows", D, D, ("t",), (ValuePath("m", "row", "v", "whole"),), F64),
-    ]  # fmt: skip
+    ]
     return GridAttention(TOKEN, ("v", "m"), g.levels(), g.beta, banks, F64)
 
 
@@ -131,9 +144,12 @@ def test_the_reader_is_the_literal_head(name):
 
 
 @given(
-    st.integers(28, 80), st.floats(-3, 5).map(lambda e: 10.0**e), st.sampled_from(["spectral", "hard"]),
-    st.sampled_from([torch.float64, torch.float32]), st.lists(st.floats(-1, 1), max_size=5),
-)  # fmt: skip
+    st.integers(28, 80),
+    st.floats(-3, 5).map(lambda e: 10.0**e),
+    st.sampled_from(["spectral", "hard"]),
+    st.sampled_from([torch.float64, torch.float32]),
+    st.lists(st.floats(-1, 1), max_size=5),
+)
 def test_the_reader_keeps_the_certificate_of_the_literal_head(n_grid, radius, kind, dtype, more):
     """What the structured executor computes is certified too, in each of the reader's forms."""
     g = make_geometry(n_grid, 1.4, 8.25, radius, kind)

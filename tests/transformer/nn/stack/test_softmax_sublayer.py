@@ -164,9 +164,18 @@ def test_spectral_heads_read_what_their_tokens_say(causal):
     rates, offset, levels = (torch.randn(5, generator=g, dtype=F64) for _ in range(3))
     rows = {"query": linear_rows(LAYOUT, [("a", 1.0)]), "key": linear_rows(LAYOUT, [("a", 0.5)])}
     layer = SpectralSublayer(
-        rows["query"], rows["key"], linear_rows(LAYOUT, [("b", 1.0)]), LAYOUT.index("b"),
-        rates=rates, offset=offset, levels=levels, scale=2.0, radius=1e3, dtype=F64, causal=causal,
-    )  # fmt: skip
+        rows["query"],
+        rows["key"],
+        linear_rows(LAYOUT, [("b", 1.0)]),
+        LAYOUT.index("b"),
+        rates=rates,
+        offset=offset,
+        levels=levels,
+        scale=2.0,
+        radius=1e3,
+        dtype=F64,
+        causal=causal,
+    )
     H = tokens(6)
     s = (H @ rows["query"].T) @ (H @ rows["key"].T).T
     weights = torch.softmax(s.unsqueeze(-1) * rates + offset, dim=-1) @ levels

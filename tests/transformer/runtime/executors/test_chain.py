@@ -438,9 +438,19 @@ def kind_of(name):
 
 
 KINDS = [
-    "grid", "spread", "query", "key", "value", "output", "flags", "gates", "activation", "closed",
-    "skips", "constants",
-]  # fmt: skip
+    "grid",
+    "spread",
+    "query",
+    "key",
+    "value",
+    "output",
+    "flags",
+    "gates",
+    "activation",
+    "closed",
+    "skips",
+    "constants",
+]
 
 
 def outcome(program, X, Y, start, executor, **kwargs):

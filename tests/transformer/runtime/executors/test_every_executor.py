@@ -42,9 +42,14 @@ STACK = ("structured", "sparse", "dense")
 
 
 def network(
-    widths: tuple[int, ...], optimizer: object, method: str, *, apart: float = 1e-9, largest: float = 2.0**40,
+    widths: tuple[int, ...],
+    optimizer: object,
+    method: str,
+    *,
+    apart: float = 1e-9,
+    largest: float = 2.0**40,
     **options: object,
-) -> Case:  # fmt: skip
+) -> Case:
     given = {k: options.pop(k) for k in ("activation", "loss", "output") if k in options}
     net = icgd.Network(widths, **given)
 
@@ -60,9 +65,12 @@ def network(
         return [*parts, program.predict(X, init, executor=executor)]
 
     return Case(
-        lambda: icgd.compile(net, optimizer, method=method, **options), outcome,
-        ("structured", "dense") if method == "cot" else STACK, apart, largest,
-    )  # fmt: skip
+        lambda: icgd.compile(net, optimizer, method=method, **options),
+        outcome,
+        ("structured", "dense") if method == "cot" else STACK,
+        apart,
+        largest,
+    )
 
 
 def linear(model: icgd.LinearModel, **options: object) -> Case:
@@ -76,9 +84,14 @@ def linear(model: icgd.LinearModel, **options: object) -> Case:
 
 
 def loop(
-    problem: object, optimizer: object, *, fused: bool = False, series: bool = False,
-    largest: float = 2.0**40, **options: object,
-) -> Case:  # fmt: skip
+    problem: object,
+    optimizer: object,
+    *,
+    fused: bool = False,
+    series: bool = False,
+    largest: float = 2.0**40,
+    **options: object,
+) -> Case:
     def made() -> icgd.Program:
         program = icgd.compile(problem, optimizer, **options)
         return fuse(program) if fused else program
@@ -131,10 +144,8 @@ CASES: dict[str, Case] = {
     "preconditioned": loop(REGRESSION, icgd.PreconditionedGD(1e-6, 2, 1e-6)),
     "decoder": loop(REGRESSION, GD, causal=True),
     "series": loop(icgd.Autoregression(n_features=2, order=2, n_steps=8), GD, series=True),
-    "linear attention": loop(
-        icgd.LinearRegression(2, 4), GD, attention="linear", largest=2.0**900
-    ),
-}  # fmt: skip
+    "linear attention": loop(icgd.LinearRegression(2, 4), GD, attention="linear", largest=2.0**900),
+}
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -172,9 +183,12 @@ def test_all_executors_refuse_the_same_inputs(name: str, where: str) -> None:
     low, high = edge(name)
     # "at" is a part in a million inside the edge, which rounding cannot move so far.
     factor = {
-        "inside": low / 8, "near": low * 0.99, "at": low * (1 - 1e-6), "beyond": high * (1 + 1e-6),
+        "inside": low / 8,
+        "near": low * 0.99,
+        "at": low * (1 - 1e-6),
+        "beyond": high * (1 + 1e-6),
         "far beyond": high * 8,
-    }[where]  # fmt: skip
+    }[where]
     got = {executor: outcome(name, factor, executor) for executor in CASES[name].executors}
     inside = where in ("inside", "near", "at")
     for executor, result in got.items():

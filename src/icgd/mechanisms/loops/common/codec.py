@@ -75,9 +75,16 @@ class LoopCodec(ABC):
         """See Codec."""
 
     def session(
-        self, X: Any, Y: Any, *, init: Any = None, epochs: int | None = None,
-        steps: int | None = None, padded: bool = False, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool = False,
+        query: Any = None,
+    ) -> Session:
         """See Codec."""
         for name, value in (("init", init), ("epochs", epochs)):
             if value is not None:
@@ -97,22 +104,22 @@ class LoopCodec(ABC):
             n_rounds=n_rounds,
             batched=bool(batch),
             n_problems=batch[0] if batch else 1,
-            structured_flops_per_round=sum(
-                c.sparse_flops(n_tokens) for c in self._step.counts()
-            ),
+            structured_flops_per_round=sum(c.sparse_flops(n_tokens) for c in self._step.counts()),
             wanted={},
             decode=self.decode,
             noise=lambda live, largest: 0.0,
             n_columns=n_tokens,
             answers=0 if query is None else 1,
-        )  # fmt: skip
+        )
 
     def prediction(self, X: Any, weights: Any, *, padded: bool) -> tuple[Session, Address]:
         """See Codec."""
         raise InvalidParameter(
-            "X", "new rows", "be given as query to run(): the weights of a loop live in its prompt",
+            "X",
+            "new rows",
+            "be given as query to run(): the weights of a loop live in its prompt",
             remedy="Use program.run(X, y, steps=..., query=X_new).prediction.",
-        )  # fmt: skip
+        )
 
     def join(self, outputs: list[Tensor], session: Session) -> Tensor:
         """See Codec."""
@@ -153,16 +160,28 @@ class RegressionCodec(LoopCodec):
     """
 
     def __init__(
-        self, problem: RepresentationRegression, like: Sequence[Tensor], step: Stack, *,
-        lr: float, reach: float,
-    ) -> None:  # fmt: skip
+        self,
+        problem: RepresentationRegression,
+        like: Sequence[Tensor],
+        step: Stack,
+        *,
+        lr: float,
+        reach: float,
+    ) -> None:
         super().__init__(like, step)
         self.problem, self.lr, self.reach = problem, lr, reach
 
     def session(
-        self, X: Any, Y: Any, *, init: Any = None, epochs: int | None = None,
-        steps: int | None = None, padded: bool = False, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool = False,
+        query: Any = None,
+    ) -> Session:
         """See Codec."""
         made = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
@@ -237,9 +256,11 @@ class RegressionCodec(LoopCodec):
         width = max(p.n_features, *(W.shape[0] for W, _ in p.representation), 0)
         inputs = torch.nn.functional.pad(inputs, (0, width - p.n_features))
         values: dict[str, Tensor | float] = {
-            "h": inputs, "y": labels, "code": codes.expand(*batch, *codes.shape),
+            "h": inputs,
+            "y": labels,
+            "code": codes.expand(*batch, *codes.shape),
             **{name: mark.expand(*batch, n) for name, mark in marks.items()},
-        }  # fmt: skip
+        }
         return make_block(values), n, batch
 
     def decode(self, live: Mapping[Address, Block]) -> Tensor:

@@ -30,8 +30,14 @@ class FeedForward:
         self._groups: dict[str, UnitGroup] = {}
 
     def write(
-        self, target: str, rows: Rows, *, scale: float = 1.0, below: float = 1.0, off: Rows = (),
-    ) -> FeedForward:  # fmt: skip
+        self,
+        target: str,
+        rows: Rows,
+        *,
+        scale: float = 1.0,
+        below: float = 1.0,
+        off: Rows = (),
+    ) -> FeedForward:
         """target += scale * (relu(z) - below * relu(-z)), z the given map of slots.
 
         below  1 for a linear function, the slope of a leaky ReLU, 1/slope for its inverse
@@ -45,9 +51,12 @@ class FeedForward:
         where = self.layout.index(target).reshape(-1)[: matrix.shape[0]]
         outer = torch.full((len(where),), scale, dtype=torch.float64)
         self._groups[f"{target}_{len(self._groups)}"] = UnitGroup(
-            read, w_in, torch.cat([where, where]), torch.cat([outer, -below * outer]),
+            read,
+            w_in,
+            torch.cat([where, where]),
+            torch.cat([outer, -below * outer]),
             dtype=self.dtype,
-        )  # fmt: skip
+        )
         return self
 
     def erase(self, slot: str) -> FeedForward:
@@ -111,11 +120,18 @@ def rotation(frequencies: Tensor, shift: int) -> Tensor:
 
 
 def hard_head(
-    layout: Layout, query: Sequence[Rows], key: Sequence[Rows], value: Rows, target: str,
+    layout: Layout,
+    query: Sequence[Rows],
+    key: Sequence[Rows],
+    value: Rows,
+    target: str,
     dtype: torch.dtype,
-) -> SoftmaxHead:  # fmt: skip
+) -> SoftmaxHead:
     """A head so sharp that it attends to the best match alone (or to equal ones in equal parts)."""
     return SoftmaxHead(
-        stacked(layout, query), stacked(layout, key), linear_rows(layout, value),
-        layout.index(target).reshape(-1), dtype=dtype,
-    )  # fmt: skip
+        stacked(layout, query),
+        stacked(layout, key),
+        linear_rows(layout, value),
+        layout.index(target).reshape(-1),
+        dtype=dtype,
+    )

@@ -29,15 +29,26 @@ class DecoderCodec(LoopCodec):
     """BOS x_1 y_1 .. x_n y_n."""
 
     def __init__(
-        self, problem: LinearRegression, options: DecoderOptions, like: Sequence[Tensor], step: Stack
-    ) -> None:  # fmt: skip
+        self,
+        problem: LinearRegression,
+        options: DecoderOptions,
+        like: Sequence[Tensor],
+        step: Stack,
+    ) -> None:
         super().__init__(like, step)
         self.problem, self.options = problem, options
 
     def session(
-        self, X: Any, Y: Any, *, init: Any = None, epochs: int | None = None,
-        steps: int | None = None, padded: bool = False, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool = False,
+        query: Any = None,
+    ) -> Session:
         """See Codec."""
         made = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
@@ -53,9 +64,11 @@ class DecoderCodec(LoopCodec):
         """See LoopCodec."""
         if query is not None:
             raise InvalidParameter(
-                "query", type(query).__name__, "be left out: a decoder answers every x_i of its prompt",
+                "query",
+                type(query).__name__,
+                "be left out: a decoder answers every x_i of its prompt",
                 remedy="Put the new example last, with any target, and read run.prediction[-1].",
-            )  # fmt: skip
+            )
         x, y = checked_pairs(self.problem, X, Y, self.like)
         self.check(x, y)
         return self.tokens(x, y)
@@ -75,9 +88,11 @@ class DecoderCodec(LoopCodec):
         marks["is_x"][1::2], marks["is_y"][2::2], marks["is_bos"][0] = 1.0, 1.0, 1.0
         marks[names[-1]][1::2] = self.like.new_tensor(positional(p.n_examples, spectral))
         values: dict[str, Tensor | float] = {
-            "x": inputs, "y": labels, "code": codes.expand(*batch, *codes.shape),
+            "x": inputs,
+            "y": labels,
+            "code": codes.expand(*batch, *codes.shape),
             **{name: mark.expand(*batch, n) for name, mark in marks.items()},
-        }  # fmt: skip
+        }
         return make_block(values), n, batch
 
     def check(self, x: Tensor, y: Tensor) -> None:

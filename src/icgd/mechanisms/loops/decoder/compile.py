@@ -40,10 +40,13 @@ def compile_decoder(
     lr = step_size(optimizer, problem.radius, "a decoder")
     return build(
         make_config(
-            NAME, dtype, problem=described_linear(problem), optimizer={"name": "GD", "lr": lr},
+            NAME,
+            dtype,
+            problem=described_linear(problem),
+            optimizer={"name": "GD", "lr": lr},
             options=product_options(given),
         )
-    )  # fmt: skip
+    )
 
 
 def with_room(products: BilinearOptions, n_examples: int) -> BilinearOptions:
@@ -66,10 +69,12 @@ def build(config: Mapping[str, Any]) -> Program:
     builder = DecoderBuilder(problem, options)
     step = builder.loop()
     return looped_program(
-        config, builder, step,
+        config,
+        builder,
+        step,
         codec=DecoderCodec(problem, options, [step.like], step),
         certificate=bilinear_certificate(options.scaled, options.reach, 2 * problem.n_examples + 1),
-    )  # fmt: skip
+    )
 
 
 Program.builders[NAME] = build

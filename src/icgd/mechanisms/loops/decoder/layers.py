@@ -71,7 +71,10 @@ def decoder_layout(problem: LinearRegression, spectral: bool) -> Layout:
             Slot("x", (d,), "x on x tokens", each=True),
             Slot("y", (problem.n_outputs,), "y on y tokens", each=True),
             Slot("xc", (d,), "x of the pair, on its y token", each=True),
-            *(Slot(f"w{a}", (d,), "weights of the prefix, on x tokens", each=True) for a in outputs),
+            *(
+                Slot(f"w{a}", (d,), "weights of the prefix, on x tokens", each=True)
+                for a in outputs
+            ),
             *(Slot(f"o{a}", (), "prediction, on x tokens", each=True) for a in outputs),
             *(scratch if spectral else []),
             Slot("code", (n_code,), "code of the pair; 0 on BOS", each=True),
@@ -80,7 +83,7 @@ def decoder_layout(problem: LinearRegression, spectral: bool) -> Layout:
             Slot("is_y", (), "y token", each=True),
             Slot("is_bos", (), "the first token: the sink", each=True),
         ]
-    )  # fmt: skip
+    )
 
 
 class DecoderBuilder:
@@ -105,8 +108,9 @@ class DecoderBuilder:
         clean = FeedForward(self.layout, self.dtype)
         clean.write("xc", [("xc", 1.0)], scale=-1.0, off=[("is_y", 1.0), ("is_bos", 1.0)])
         layers: dict[str, Sublayer] = {
-            "copy": SoftmaxSublayer({"copy": copy}, causal=True), "clean": clean.layer()
-        }  # fmt: skip
+            "copy": SoftmaxSublayer({"copy": copy}, causal=True),
+            "clean": clean.layer(),
+        }
         return self.stack(layers, 1)
 
     def loop(self) -> Stack:
@@ -126,9 +130,16 @@ class DecoderBuilder:
         for a in self.outputs:
             pick = torch.eye(self.p.n_outputs, dtype=torch.float64)[a - 1 : a]
             product = Bilinear(
-                [[(f"w{a}", 1.0)], [("is_x", -1.0)]], [[("xc", 1.0)], [("y", pick)]], [("xc", 1.0)],
-                f"{gradient}{a}", scale, self.o.reach, one=EVERY, sink="is_bos", sink_query=sink,
-            )  # fmt: skip
+                [[(f"w{a}", 1.0)], [("is_x", -1.0)]],
+                [[("xc", 1.0)], [("y", pick)]],
+                [("xc", 1.0)],
+                f"{gradient}{a}",
+                scale,
+                self.o.reach,
+                one=EVERY,
+                sink="is_bos",
+                sink_query=sink,
+            )
             products.append(product)
         layers = self.products("descend", products)
         if not self.o.spectral:
@@ -149,8 +160,10 @@ class DecoderBuilder:
         """
         beta, length = SHARP / 2, self.layout["code"].size
         query: list[Rows] = [
-            [("code", beta)], list(EVERY), [("log_others", 1.0), ("is_y", 2 * SHARP)]
-        ]  # fmt: skip
+            [("code", beta)],
+            list(EVERY),
+            [("log_others", 1.0), ("is_y", 2 * SHARP)],
+        ]
         drop = [("is_x", -beta * length), ("is_y", -beta * length)]
         key: list[Rows] = [[("code", 1.0)], drop, [("is_bos", 1.0)]]
         heads = {
@@ -173,11 +186,17 @@ class DecoderBuilder:
         value = [("is_x", 1.0), ("is_y", -1.0)]
         products = [
             Bilinear(
-                [[(f"w{a}", 1.0)]], [[("x", 1.0), ("xc", 1.0)]], value, f"o{a}", 1.0, self.o.reach,
-                one=EVERY, sink="is_bos",
+                [[(f"w{a}", 1.0)]],
+                [[("x", 1.0), ("xc", 1.0)]],
+                value,
+                f"o{a}",
+                1.0,
+                self.o.reach,
+                one=EVERY,
+                sink="is_bos",
             )
             for a in self.outputs
-        ]  # fmt: skip
+        ]
         return self.stack(self.products("answer", products), 1)
 
     def products(self, name: str, made: list[Bilinear]) -> dict[str, Sublayer]:

@@ -39,15 +39,19 @@ def compile_linear_attention(
         )
     if problem.n_outputs != 1:
         raise InvalidParameter(
-            "n_outputs", problem.n_outputs, "be 1 for linear attention: a token holds one weight vector",
+            "n_outputs",
+            problem.n_outputs,
+            "be 1 for linear attention: a token holds one weight vector",
             remedy="Compile one program per output, or leave out attention='linear'.",
-        )  # fmt: skip
+        )
     if problem.lam:
         # All tokens of the chain hold a 1: a term that reads w_i from the last one reads them all.
         raise InvalidParameter(
-            "lam", problem.lam, "be 0 for linear attention, which sees the last weights only by their "
-            "residuals", remedy="Leave out attention='linear' for a ridge penalty.",
-        )  # fmt: skip
+            "lam",
+            problem.lam,
+            "be 0 for linear attention, which sees the last weights only by their residuals",
+            remedy="Leave out attention='linear' for a ridge penalty.",
+        )
     described = {
         "n_features": problem.n_features,
         "n_examples": problem.n_examples,
@@ -56,10 +60,13 @@ def compile_linear_attention(
     lr = 1 / problem.radius**2 if optimizer.lr == "auto" else float(optimizer.lr)
     return build(
         make_config(
-            NAME, dtype, problem=described, optimizer={"name": "GD", "lr": lr},
+            NAME,
+            dtype,
+            problem=described,
+            optimizer={"name": "GD", "lr": lr},
             options={"attention": "linear"},
         )
-    )  # fmt: skip
+    )
 
 
 def step_certificate(problem: LinearRegression, lr: float, dtype: torch.dtype) -> Certificate:
@@ -72,9 +79,13 @@ def step_certificate(problem: LinearRegression, lr: float, dtype: torch.dtype) -
     m = problem.n_examples + problem.n_features + 8
     reach = 1.0 + lr * problem.radius * (problem.radius + 1.0)
     return Certificate(
-        "linear_attention", problem.radius, m * u / (1 - m * u) * reach, reach, max(lr, 1.0),
+        "linear_attention",
+        problem.radius,
+        m * u / (1 - m * u) * reach,
+        reach,
+        max(lr, 1.0),
         problem.n_examples,
-    )  # fmt: skip
+    )
 
 
 def build(config: Mapping[str, Any]) -> Program:

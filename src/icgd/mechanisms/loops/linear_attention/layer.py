@@ -41,7 +41,7 @@ def chain_layout(n_features: int) -> Layout:
             Slot("w", (n_features,), "weights, in tokens of the chain", each=True),
             Slot("one", (), "1 in tokens of the chain", each=True),
         ]
-    )  # fmt: skip
+    )
 
 
 def chain_layer(layout: Layout, lr: float, n_data: int, dtype: torch.dtype) -> LinearAttentionLayer:
@@ -84,15 +84,24 @@ class ChainCodec:
         return self._like[0]
 
     def session(
-        self, X: Any, Y: Any, *, init: Any = None, epochs: int | None = None,
-        steps: int | None = None, padded: bool = False, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool = False,
+        query: Any = None,
+    ) -> Session:
         """See Codec."""
         if epochs is not None:
             raise InvalidParameter(
-                "epochs", epochs, "be left out for GD, whose every step uses all rows",
+                "epochs",
+                epochs,
+                "be left out for GD, whose every step uses all rows",
                 remedy="Use steps=...",
-            )  # fmt: skip
+            )
         n_rounds = whole_number("steps", steps)
         x, y = checked_pairs(self.problem, X, Y, self.like)
         warn_if_diverging(self.lr, x, "the chain of thought")
@@ -107,13 +116,19 @@ class ChainCodec:
 
         n, d = x.shape[-2:]
         return Session(
-            prompt=prompt, arrivals=arrivals, n_rounds=n_rounds, batched=x.dim() == 3,
+            prompt=prompt,
+            arrivals=arrivals,
+            n_rounds=n_rounds,
+            batched=x.dim() == 3,
             n_problems=x.shape[0] if x.dim() == 3 else 1,
-            structured_flops_per_round=4 * n * (2 * d + 2), wanted={}, decode=self.decode,
+            structured_flops_per_round=4 * n * (2 * d + 2),
+            wanted={},
+            decode=self.decode,
             noise=lambda live, largest: 0.0,
             # As long as the last step finds it: what is counted for literal matrices is an upper bound.
-            n_columns=n + n_rounds, answers=n_asking,
-        )  # fmt: skip
+            n_columns=n + n_rounds,
+            answers=n_asking,
+        )
 
     def start(self, init: Any, x: Tensor) -> Tensor:
         """w_0, (..., d)."""
@@ -167,11 +182,17 @@ class ChainCodec:
         asking = self.asking(X, none)
         prompt = {PROMPT: self.block(none, none[..., :1], w), ASKING: make_block({"x": asking})}
         session = Session(
-            prompt=prompt, arrivals=lambda executor: iter([{}]), n_rounds=1, batched=w.dim() == 2,
+            prompt=prompt,
+            arrivals=lambda executor: iter([{}]),
+            n_rounds=1,
+            batched=w.dim() == 2,
             n_problems=w.shape[0] if w.dim() == 2 else 1,
-            structured_flops_per_round=4 * asking.shape[-2] * (2 * d + 2), wanted={},
-            decode=self.decode, noise=lambda live, largest: 0.0, n_columns=1 + asking.shape[-2],
-        )  # fmt: skip
+            structured_flops_per_round=4 * asking.shape[-2] * (2 * d + 2),
+            wanted={},
+            decode=self.decode,
+            noise=lambda live, largest: 0.0,
+            n_columns=1 + asking.shape[-2],
+        )
         return session, PREDICTED
 
     def join(self, outputs: list[Tensor], session: Session) -> Tensor:

@@ -39,16 +39,27 @@ class NewtonCodec(LoopCodec):
     """
 
     def __init__(
-        self, problem: LinearRegression, options: NewtonOptions, unit: float,
-        like: Sequence[Tensor], step: Stack,
-    ) -> None:  # fmt: skip
+        self,
+        problem: LinearRegression,
+        options: NewtonOptions,
+        unit: float,
+        like: Sequence[Tensor],
+        step: Stack,
+    ) -> None:
         super().__init__(like, step)
         self.problem, self.options, self.unit = problem, options, unit
 
     def session(
-        self, X: Any, Y: Any, *, init: Any = None, epochs: int | None = None,
-        steps: int | None = None, padded: bool = False, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool = False,
+        query: Any = None,
+    ) -> Session:
         """See Codec."""
         made = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
@@ -93,9 +104,11 @@ class NewtonCodec(LoopCodec):
         marks["is_test"][pairs : n - 1] = 1.0
         marks["is_answer"][-1], marks["is_y"][-1] = 1.0, 1.0
         values: dict[str, Tensor | float] = {
-            "x": inputs, "y": labels, "code": codes.expand(*batch, *codes.shape),
+            "x": inputs,
+            "y": labels,
+            "code": codes.expand(*batch, *codes.shape),
             **{name: mark.expand(*batch, n) for name, mark in marks.items()},
-        }  # fmt: skip
+        }
         return make_block(values), n, batch
 
     def check(self, x: Tensor, asked: Tensor) -> None:

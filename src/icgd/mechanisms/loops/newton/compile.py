@@ -44,16 +44,21 @@ def compile_newton(
     assert isinstance(optimizer, Newton)
     if problem.lam:
         raise InvalidParameter(
-            "lam", problem.lam, "be 0 for icgd.Newton",
+            "lam",
+            problem.lam,
+            "be 0 for icgd.Newton",
             remedy="Append the rows sqrt(n lam) e_j to X, with targets 0: the same minimiser.",
-        )  # fmt: skip
+        )
     alpha = newton_alpha(problem, optimizer.alpha)
     return build(
         make_config(
-            NAME, dtype, problem=described_linear(problem),
-            optimizer={"name": "Newton", "alpha": alpha}, options=product_options(given),
+            NAME,
+            dtype,
+            problem=described_linear(problem),
+            optimizer={"name": "Newton", "alpha": alpha},
+            options=product_options(given),
         )
-    )  # fmt: skip
+    )
 
 
 def build(config: Mapping[str, Any]) -> Program:

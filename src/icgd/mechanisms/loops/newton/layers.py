@@ -87,7 +87,7 @@ def newton_layout(problem: LinearRegression) -> Layout:
             Slot("is_test", (), "a query", each=True),
             Slot("is_answer", (), "ANS: the sink", each=True),
         ]
-    )  # fmt: skip
+    )
 
 
 class NewtonBuilder:
@@ -115,11 +115,18 @@ class NewtonBuilder:
         product = bilinear_layer(
             self.layout,
             Bilinear(
-                [[("x", 1.0)]], [[("x", 1.0)]], [("x", 1.0)], "u", o.alpha, o.x_reach**2,
-                one=EVERY, sink="is_answer", fixed=[(EVERY, [("is_test", -MASK)])],
+                [[("x", 1.0)]],
+                [[("x", 1.0)]],
+                [("x", 1.0)],
+                "u",
+                o.alpha,
+                o.x_reach**2,
+                one=EVERY,
+                sink="is_answer",
+                fixed=[(EVERY, [("is_test", -MASK)])],
             ),
             o.products,
-        )  # fmt: skip
+        )
         ready = self.feed_forward().write("k", [("x", 1.0)], off=inside)
         ready.write("u", [("u", 1.0)], scale=-1.0, off=[("is_train", 1.0), ("is_y", 1.0)])
         return self.stack({"start": product, "ready": ready.layer()}, 1)
@@ -154,9 +161,15 @@ class NewtonBuilder:
     ) -> Sublayer:
         """out_i += scale sum_s value_s <query_i, key_s>."""
         made = Bilinear(
-            [[(query, 1.0)]], [[(key, 1.0)]], [(value, 1.0)], out, scale, bound, one=EVERY,
+            [[(query, 1.0)]],
+            [[(key, 1.0)]],
+            [(value, 1.0)],
+            out,
+            scale,
+            bound,
+            one=EVERY,
             sink="is_answer",
-        )  # fmt: skip
+        )
         return bilinear_layer(self.layout, made, self.o.scaled)
 
     def feed_forward(self) -> FeedForward:

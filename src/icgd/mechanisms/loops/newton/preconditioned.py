@@ -94,22 +94,30 @@ class PreconditionedCodec(NewtonCodec):
 
 
 def compile_preconditioned(
-    problem: LinearRegression, optimizer: PreconditionedGD, dtype: torch.dtype, given: Mapping[str, Any]
-) -> Program:  # fmt: skip
+    problem: LinearRegression,
+    optimizer: PreconditionedGD,
+    dtype: torch.dtype,
+    given: Mapping[str, Any],
+) -> Program:
     """Newton's iteration as a preconditioner, then gradient descent."""
     if problem.lam:
         raise InvalidParameter("lam", problem.lam, "be 0 for icgd.PreconditionedGD")
     alpha = newton_alpha(problem, optimizer.alpha)
     chosen = {
-        "name": "PreconditionedGD", "lr": optimizer.lr, "alpha": alpha,
+        "name": "PreconditionedGD",
+        "lr": optimizer.lr,
+        "alpha": alpha,
         "newton_steps": optimizer.newton_steps,
-    }  # fmt: skip
+    }
     return build(
         make_config(
-            NAME, dtype, problem=described_linear(problem), optimizer=chosen,
+            NAME,
+            dtype,
+            problem=described_linear(problem),
+            optimizer=chosen,
             options=product_options(given),
         )
-    )  # fmt: skip
+    )
 
 
 def build(config: Mapping[str, Any]) -> Program:

@@ -40,9 +40,11 @@ def product_options(given: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidParameter(name, value, "be left out in mode 'spectral', which has none")
         if not (math.isfinite(value) and 1e-100 <= value <= most):
             raise InvalidParameter(
-                name, value, f"lie between 1e-100 and {most:g}",
+                name,
+                value,
+                f"lie between 1e-100 and {most:g}",
                 remedy="Leave it out for the best one (transformer/gadgets/heads/product_theory.py).",
-            )  # fmt: skip
+            )
     n_grid = given.get("n_grid")
     if n_grid is not None and mode != "spectral":
         raise InvalidParameter("n_grid", n_grid, f"be left out in mode {mode!r}, which has no grid")
@@ -106,10 +108,13 @@ def compile_loop(
         raise InvalidParameter("lr", lr, f"be < 1/lam = {1 / problem.lam:g}")
     return build(
         make_config(
-            NAME, dtype, problem=described(problem), optimizer={"name": "GD", "lr": lr},
+            NAME,
+            dtype,
+            problem=described(problem),
+            optimizer={"name": "GD", "lr": lr},
             options=product_options(given),
         )
-    )  # fmt: skip
+    )
 
 
 def build(config: Mapping[str, Any]) -> Program:
@@ -120,10 +125,12 @@ def build(config: Mapping[str, Any]) -> Program:
     builder = RegressionBuilder(problem, options)
     step, reach = builder.loop(), math.sqrt(options.products.room) * problem.radius
     return looped_program(
-        config, builder, step,
+        config,
+        builder,
+        step,
         codec=RegressionCodec(problem, [step.like], step, lr=options.lr, reach=reach),
         certificate=options.certificate(2 * problem.n_examples + 2),
-    )  # fmt: skip
+    )
 
 
 Program.builders[NAME] = build

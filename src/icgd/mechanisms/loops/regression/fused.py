@@ -84,16 +84,24 @@ class FusedBuilder(RegressionBuilder):
         """-2y to both tokens of a pair, in equal parts; 0 from the test token when that is done."""
         m = self.layout["code"].size
         return hard_head(
-            self.layout, [[("code", SHARP / 2)], [("done", SHARP * (m + 1))]],
-            [[("code", 1.0)], [("is_test", 1.0)]], [("y", -2.0)], "r", self.o.dtype,
-        )  # fmt: skip
+            self.layout,
+            [[("code", SHARP / 2)], [("done", SHARP * (m + 1))]],
+            [[("code", 1.0)], [("is_test", 1.0)]],
+            [("y", -2.0)],
+            "r",
+            self.o.dtype,
+        )
 
     def answering_head(self) -> SoftmaxHead:
         """ANS attends to the test token if it asks; all others attend to ANS, whose value is 0."""
         return hard_head(
-            self.layout, [[("ask", 2 * SHARP)], [(slot, SHARP * f) for slot, f in EVERY]],
-            [[("is_test", 1.0)], [("is_answer", 1.0)]], [("r", 1.0)], "y", self.o.dtype,
-        )  # fmt: skip
+            self.layout,
+            [[("ask", 2 * SHARP)], [(slot, SHARP * f) for slot, f in EVERY]],
+            [[("is_test", 1.0)], [("is_answer", 1.0)]],
+            [("r", 1.0)],
+            "y",
+            self.o.dtype,
+        )
 
     def flags(self) -> Sublayer:
         """What the entry does token by token, and the flags of the next pass."""
@@ -119,9 +127,16 @@ class FusedCodec(RegressionCodec):
     """The same prompt with flags; steps=T is T + 1 rounds, and the answer is one more application."""
 
     def session(
-        self, X: Any, Y: Any, *, init: Any = None, epochs: int | None = None,
-        steps: int | None = None, padded: bool = False, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool = False,
+        query: Any = None,
+    ) -> Session:
         """See Codec."""
         made = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
@@ -152,15 +167,19 @@ def fuse(program: Program) -> Program:
     config = program.config
     if config["construction"] != PARTS:
         raise InvalidParameter(
-            "program", config["construction"], f"be a {PARTS}",
+            "program",
+            config["construction"],
+            f"be a {PARTS}",
             remedy="Compile icgd.LinearRegression with icgd.GD.",
-        )  # fmt: skip
+        )
     if config["problem"]["representation"]:
         layers = len(config["problem"]["representation"])
         raise InvalidParameter(
-            "program", f"{layers} layers of phi", "have an entry of one layer",
+            "program",
+            f"{layers} layers of phi",
+            "have an entry of one layer",
             remedy="Compile icgd.LinearRegression, whose phi is the identity.",
-        )  # fmt: skip
+        )
     if config["problem"]["lam"]:
         raise InvalidParameter("lam", config["problem"]["lam"], "be 0 to fuse a loop")
     return build({**config, "construction": NAME})
@@ -174,10 +193,12 @@ def build(config: Mapping[str, Any]) -> Program:
     builder = FusedBuilder(problem, options)
     step, reach = builder.layer(), math.sqrt(options.products.room) * problem.radius
     return state_program(
-        config, step=step, layout=builder.layout,
+        config,
+        step=step,
+        layout=builder.layout,
         codec=FusedCodec(problem, [step.like], step, lr=options.lr, reach=reach),
         certificate=options.certificate(2 * problem.n_examples + 2),
-    )  # fmt: skip
+    )
 
 
 Program.builders[NAME] = build

@@ -78,7 +78,7 @@ def regression_layout(problem: RepresentationRegression) -> Layout:
             Slot("is_test", (), "the test token", each=True),
             Slot("is_answer", (), "ANS: the sink, and where the answer goes", each=True),
         ]
-    )  # fmt: skip
+    )
 
 
 class RegressionBuilder:
@@ -138,11 +138,17 @@ class RegressionBuilder:
         d = self.p.n_representation
         pick = torch.eye(d, self.layout["h"].size, dtype=torch.float64)
         product = Bilinear(
-            [[("h", pick)]], [[("k", 1.0)]], [("r", 1.0)], "r", -self.o.lr / shrink, self.o.bound,
-            one=EVERY, sink="is_answer",
+            [[("h", pick)]],
+            [[("k", 1.0)]],
+            [("r", 1.0)],
+            "r",
+            -self.o.lr / shrink,
+            self.o.bound,
+            one=EVERY,
+            sink="is_answer",
             # The test token's key is 0, but rounding would feed its r back into it step by step.
             fixed=((EVERY, (("is_test", -2 * SHARP),)),),
-        )  # fmt: skip
+        )
         layers: dict[str, Sublayer] = {
             "descend": bilinear_layer(self.layout, product, self.o.scaled)
         }
@@ -155,9 +161,13 @@ class RegressionBuilder:
     def readout(self) -> Stack:
         """ANS attends to the test token; all others attend to ANS, whose value is 0."""
         head = hard_head(
-            self.layout, [[("is_answer", 2 * SHARP)], [(slot, SHARP * f) for slot, f in EVERY]],
-            [[("is_test", 1.0)], [("is_answer", 1.0)]], [("r", 1.0)], "y", self.o.dtype,
-        )  # fmt: skip
+            self.layout,
+            [[("is_answer", 2 * SHARP)], [(slot, SHARP * f) for slot, f in EVERY]],
+            [[("is_test", 1.0)], [("is_answer", 1.0)]],
+            [("r", 1.0)],
+            "y",
+            self.o.dtype,
+        )
         return self.stack({"answer": SoftmaxSublayer({"answer": head})}, 1)
 
     def stack(self, layers: dict[str, Sublayer], n_layers: int) -> Stack:

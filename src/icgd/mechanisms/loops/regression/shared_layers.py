@@ -29,18 +29,29 @@ def descent_layer(layout: Layout, options: LoopOptions, features: str, one: Rows
     # rounding adds a part of the answer to itself at every step.
     mask: tuple[Rows, Rows] = (one, [("is_last", -2 * SHARP)])
     product = Bilinear(
-        [[(features, pick)]], [[("k", 1.0)]], [("r", 1.0)], "r", -options.lr, options.bound,
-        one=one, sink="is_answer", fixed=[mask],
-    )  # fmt: skip
+        [[(features, pick)]],
+        [[("k", 1.0)]],
+        [("r", 1.0)],
+        "r",
+        -options.lr,
+        options.bound,
+        one=one,
+        sink="is_answer",
+        fixed=[mask],
+    )
     return bilinear_layer(layout, product, options.scaled)
 
 
 def answer_layer(layout: Layout, one: Rows, dtype: torch.dtype) -> SoftmaxSublayer:
     """ANS attends to the last token before it and adds its r to `out`; others attend to ANS, where r = 0."""
     head = hard_head(
-        layout, [[("is_answer", 2 * SHARP)], [(slot, SHARP * float(f)) for slot, f in one]],
-        [[("is_last", 1.0)], [("is_answer", 1.0)]], [("r", 1.0)], "out", dtype,
-    )  # fmt: skip
+        layout,
+        [[("is_answer", 2 * SHARP)], [(slot, SHARP * float(f)) for slot, f in one]],
+        [[("is_last", 1.0)], [("is_answer", 1.0)]],
+        [("r", 1.0)],
+        "out",
+        dtype,
+    )
     return SoftmaxSublayer({"answer": head})
 
 

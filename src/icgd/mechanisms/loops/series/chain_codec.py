@@ -40,9 +40,10 @@ class ChainCodec(LoopCodec):
         shape = (p.n_chains, p.n_layers + 1, p.n_features)
         if x.dim() not in (3, 4) or x.shape[-3:] != shape:
             raise InvalidParameter(
-                "chains", tuple(x.shape), f"have shape {shape}, whole chains s^0 to s^L as compiled, or a "
-                "batch of them",
-            )  # fmt: skip
+                "chains",
+                tuple(x.shape),
+                f"have shape {shape}, whole chains s^0 to s^L as compiled, or a batch of them",
+            )
         return x
 
     def partial(self, query: Any, chains: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,23 +51,28 @@ class ChainCodec(LoopCodec):
         p = self.problem
         if query is None:
             raise InvalidParameter(
-                "query", None, "hold the start s^0 .. s^l of the chain to continue",
+                "query",
+                None,
+                "hold the start s^0 .. s^l of the chain to continue",
                 remedy="Use program.run(chains, None, steps=..., query=partial).",
-            )  # fmt: skip
+            )
         start = as_tensor("query", query, self.like)
         good = start.dim() in (2, 3) and start.shape[-1] == p.n_features and start.shape[-2] >= 1
         if good and chains.dim() == 3 and start.dim() == 3:
             chains = chains.expand(start.shape[0], *chains.shape)
         if not good or start.shape[:-2] != chains.shape[:-3]:
             raise InvalidParameter(
-                "query", tuple(start.shape),
+                "query",
+                tuple(start.shape),
                 f"have shape {(*chains.shape[:-3], 'l + 1', p.n_features)}: the states s^0 .. s^l of one chain",
-            )  # fmt: skip
+            )
         if start.shape[-2] > p.n_layers:
             raise InvalidParameter(
-                "query", start.shape[-2], f"have at most L = {p.n_layers} states",
+                "query",
+                start.shape[-2],
+                f"have at most L = {p.n_layers} states",
                 remedy="A chain of L + 1 states is complete: nothing follows s^L.",
-            )  # fmt: skip
+            )
         return chains, start
 
     def prompt(self, X: Any, Y: Any, query: Any) -> tuple[Block, int, tuple[int, ...]]:

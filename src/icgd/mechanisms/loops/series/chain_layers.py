@@ -56,7 +56,7 @@ def chain_layout(problem: MLPChain) -> Layout:
             Slot("code", (chain_codes(problem).width,), "code of the position", each=True),
             *(Slot(name, (), meaning, each=True) for name, meaning in FLAGS.items()),
         ]
-    )  # fmt: skip
+    )
 
 
 class ChainBuilder:
@@ -81,9 +81,13 @@ class ChainBuilder:
         """One head brings the next state, the other tells every token the phase of the last one."""
         shift = self.codes.head(self.layout, 1, [("s", 1.0)], "next", self.o.dtype)
         tell = hard_head(
-            self.layout, [[(slot, SHARP * float(f)) for slot, f in EVERY]], [[("is_last", 1.0)]],
-            [("phase", 1.0)], "asked", self.o.dtype,
-        )  # fmt: skip
+            self.layout,
+            [[(slot, SHARP * float(f)) for slot, f in EVERY]],
+            [[("is_last", 1.0)]],
+            [("phase", 1.0)],
+            "asked",
+            self.o.dtype,
+        )
         return SoftmaxSublayer({"next": shift, "asked": tell})
 
     def match(self) -> Sublayer:

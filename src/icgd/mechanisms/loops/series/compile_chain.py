@@ -51,10 +51,13 @@ def compile_chain(
     lr = step_size(optimizer, problem.radius, "an MLPChain")
     return build(
         make_config(
-            NAME, dtype, problem=described(problem), optimizer={"name": "GD", "lr": lr},
+            NAME,
+            dtype,
+            problem=described(problem),
+            optimizer={"name": "GD", "lr": lr},
             options=product_options(given),
         )
-    )  # fmt: skip
+    )
 
 
 def build(config: Mapping[str, Any]) -> Program:
@@ -65,10 +68,12 @@ def build(config: Mapping[str, Any]) -> Program:
     builder = ChainBuilder(problem, options)
     step = builder.loop()
     return looped_program(
-        config, builder, step,
+        config,
+        builder,
+        step,
         codec=ChainCodec(problem, options.lr, [step.like], step),
         certificate=options.certificate(chain_codes(problem).codes.shape[0]),
-    )  # fmt: skip
+    )
 
 
 Program.builders[NAME] = build

@@ -45,9 +45,16 @@ class SeriesCodec(LoopCodec):
         self.problem, self.lr = problem, lr
 
     def session(
-        self, X: Any, Y: Any, *, init: Any = None, epochs: int | None = None,
-        steps: int | None = None, padded: bool = False, query: Any = None,
-    ) -> Session:  # fmt: skip
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        init: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        padded: bool = False,
+        query: Any = None,
+    ) -> Session:
         """See Codec: the token after the series is always asked for."""
         made = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
@@ -61,9 +68,10 @@ class SeriesCodec(LoopCodec):
             x = x.unsqueeze(-1)
         if x.dim() not in (2, 3) or x.shape[-2:] != (p.n_steps + 1, p.n_features):
             raise InvalidParameter(
-                "series", tuple(x.shape),
+                "series",
+                tuple(x.shape),
                 f"have shape ({p.n_steps + 1}, {p.n_features}), x_0 to x_N as compiled, or a batch of them",
-            )  # fmt: skip
+            )
         return x
 
     def prompt(self, X: Any, Y: Any, query: Any) -> tuple[Block, int, tuple[int, ...]]:
@@ -71,10 +79,12 @@ class SeriesCodec(LoopCodec):
         for name, value in (("Y", Y), ("query", query)):
             if value is not None:
                 raise InvalidParameter(
-                    name, type(value).__name__, "be None for an Autoregression",
+                    name,
+                    type(value).__name__,
+                    "be None for an Autoregression",
                     remedy="A series is its own target, and x_(N+1) is always predicted: "
                     "program.run(series, None, steps=...).prediction.",
-                )  # fmt: skip
+                )
         p, x = self.problem, self.series(X)
         windows = p.windows(x)
         features = p.phi(windows)

@@ -57,7 +57,7 @@ def series_layout(problem: Autoregression) -> Layout:
             *(Slot(f"has{i}", (), f"t >= {i}: lag {i} exists", each=True) for i in lags(q)),
             *(Slot(name, (), meaning, each=True) for name, meaning in FLAGS.items()),
         ]
-    )  # fmt: skip
+    )
 
 
 def lags(order: int) -> range:
@@ -103,10 +103,12 @@ class AutoregressionBuilder:
 
         Differs from the paper: see shift_codes.py; the token itself needs no head.
         """
-        return SoftmaxSublayer({
-            f"lag{i}": self.codes.head(self.layout, -i, [("x", 1.0)], f"lag{i}", self.o.dtype)
-            for i in lags(self.p.order)
-        })  # fmt: skip
+        return SoftmaxSublayer(
+            {
+                f"lag{i}": self.codes.head(self.layout, -i, [("x", 1.0)], f"lag{i}", self.o.dtype)
+                for i in lags(self.p.order)
+            }
+        )
 
     def keep(self) -> FeedForward:
         """Erase copies of what does not exist; without a representation write the window."""

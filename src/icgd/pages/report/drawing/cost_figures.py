@@ -14,13 +14,17 @@ from matplotlib.figure import Figure
 from icgd.pages.report.drawing.figures import COLOURS, draw, positive
 
 METHOD_COLOURS = {
-    "stack": COLOURS["bound"], "forward_mode": "#009e73", "cot": COLOURS["transformer"],
+    "stack": COLOURS["bound"],
+    "forward_mode": "#009e73",
+    "cot": COLOURS["transformer"],
     "sgd": COLOURS["sgd"],
-}  # fmt: skip
+}
 NAMES = {
-    "stack": "stack [DEEP]", "forward_mode": "forward mode [BRIDGE]", "cot": "chain of thought [COT]",
+    "stack": "stack [DEEP]",
+    "forward_mode": "forward mode [BRIDGE]",
+    "cot": "chain of thought [COT]",
     "sgd": "plain SGD",
-}  # fmt: skip
+}
 
 
 def cost_bars(costs: Sequence[Mapping[str, Any]]) -> bytes:
@@ -48,17 +52,24 @@ def cost_bars(costs: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def growth_figure(
-    depths: Sequence[int], by_depth: Mapping[str, tuple[str, str, Sequence[float]]],
-    steps: Sequence[int], by_steps: Mapping[str, tuple[str, str, Sequence[float]]],
-) -> bytes:  # fmt: skip
+    depths: Sequence[int],
+    by_depth: Mapping[str, tuple[str, str, Sequence[float]]],
+    steps: Sequence[int],
+    by_steps: Mapping[str, tuple[str, str, Sequence[float]]],
+) -> bytes:
     """Operations per example against N beside memory against the number of steps.
 
     by_depth, by_steps  curves by label: (method, line style, values)
     """
     style: Any = {
-        "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-        "grid.alpha": 0.3, "legend.frameon": False, "figure.constrained_layout.use": True,
-    }  # fmt: skip
+        "font.size": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.3,
+        "legend.frameon": False,
+        "figure.constrained_layout.use": True,
+    }
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(11.0, 4.8), dpi=144)
         FigureCanvasAgg(figure)

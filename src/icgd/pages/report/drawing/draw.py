@@ -171,10 +171,16 @@ def _curves_figure(chart: Chart, look: Look) -> Figure:
         axes.set_title(plain(chart.title), loc="left")
     if len(named) > 1:
         figure.legend(
-            [handle for s, handle in handles if s.named], [plain(s.name) for s in named],
-            loc="outside lower left", ncols=n_columns, handlelength=2.0, columnspacing=1.2,
-            borderaxespad=0.2, labelspacing=0.3, markerscale=2.5,
-        )  # fmt: skip
+            [handle for s, handle in handles if s.named],
+            [plain(s.name) for s in named],
+            loc="outside lower left",
+            ncols=n_columns,
+            handlelength=2.0,
+            columnspacing=1.2,
+            borderaxespad=0.2,
+            labelspacing=0.3,
+            markerscale=2.5,
+        )
     return figure
 
 
@@ -183,13 +189,22 @@ def _plot(axes: Axes, s: Series, chart: Chart, look: Look) -> Any:
     y = positive(s.y) if chart.log_y else gaps(s.y)
     dots = s.line == "points"
     styles: dict[str, Any] = {
-        "solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.4)), "points": "none",
-    }  # fmt: skip
+        "solid": "-",
+        "dash": (0, (4, 2)),
+        "dot": (0, (1, 1.4)),
+        "points": "none",
+    }
     (drawn,) = axes.plot(
-        x, y, color=s.colour, linestyle=styles[s.line], linewidth=look.line * s.width,
-        alpha=0.5 if s.faint else 1.0, marker="." if dots else "none",
-        markersize=3.5 * look.line, markeredgewidth=0,
-    )  # fmt: skip
+        x,
+        y,
+        color=s.colour,
+        linestyle=styles[s.line],
+        linewidth=look.line * s.width,
+        alpha=0.5 if s.faint else 1.0,
+        marker="." if dots else "none",
+        markersize=3.5 * look.line,
+        markeredgewidth=0,
+    )
     return drawn
 
 
@@ -210,8 +225,12 @@ def _bars_figure(chart: Bars, look: Look) -> Figure:
         at = [k + (i - (len(kinds) - 1) / 2) * share for k in range(n)]
         values = positive(chart.kinds[kind])
         drawn = axes.barh(
-            at, values, 0.88 * share, color=chart.colours[kind], label=plain(kind),
-        )  # fmt: skip
+            at,
+            values,
+            0.88 * share,
+            color=chart.colours[kind],
+            label=plain(kind),
+        )
         texts = ["" if math.isnan(v) else f" {v:.3g}" for v in values]
         axes.bar_label(drawn, texts, fontsize=look.small)
     axes.set_yticks(range(n), [plain(row) for row in chart.rows])

@@ -136,35 +136,92 @@ FAR = 5
 """Runs that are this many times as long need a logarithmic axis beside the shorter ones."""
 PANELS: dict[str, tuple[Panel, ...]] = {
     "network": (
-        Panel("loss", "Loss of the networks trained by the transformer", PASSES,
-              _always("mean of ½|o − y|²"), _network("loss", ("transformer", "solid")),
-              objective_key, log_y=False),
-        Panel("error", "Error of one round or step; dotted: its bound", PASSES,
-              _always(network.DIFFERENCE),
-              _network("error", ("round_error", "points"), ("round_bound", "dot")), weights_key),
-        Panel("run", "Difference to SGD's weights so far", PASSES, _always(network.DIFFERENCE),
-              _network("error", ("error", "solid")), weights_key),
+        Panel(
+            "loss",
+            "Loss of the networks trained by the transformer",
+            PASSES,
+            _always("mean of ½|o − y|²"),
+            _network("loss", ("transformer", "solid")),
+            objective_key,
+            log_y=False,
+        ),
+        Panel(
+            "error",
+            "Error of one round or step; dotted: its bound",
+            PASSES,
+            _always(network.DIFFERENCE),
+            _network("error", ("round_error", "points"), ("round_bound", "dot")),
+            weights_key,
+        ),
+        Panel(
+            "run",
+            "Difference to SGD's weights so far",
+            PASSES,
+            _always(network.DIFFERENCE),
+            _network("error", ("error", "solid")),
+            weights_key,
+        ),
     ),
     "statistics": (
-        Panel("objective", "Objective", "step", _always("objective"), _fit(("objective", "solid")),
-              objective_key, log_x=True, log_y=False),
-        Panel("fit", "Distance to the minimiser; dotted: the theorem's bound", "step",
-              lambda run: distance_name(run.result),
-              _fit(("distance", "solid"), ("theorem", "dot")), weights_key, log_x=True),
-        Panel("step", "Error of one step; dotted: its bound", "step",
-              _always(network.DIFFERENCE),
-              _fit(("step_error", "points"), ("step_bound", "dot")), weights_key, log_x=True),
-        Panel("run", "Difference to exact descent; dotted: its bound", "step",
-              _always(network.DIFFERENCE),
-              _fit(("error", "solid"), ("global_bound", "dot")), weights_key, log_x=True),
+        Panel(
+            "objective",
+            "Objective",
+            "step",
+            _always("objective"),
+            _fit(("objective", "solid")),
+            objective_key,
+            log_x=True,
+            log_y=False,
+        ),
+        Panel(
+            "fit",
+            "Distance to the minimiser; dotted: the theorem's bound",
+            "step",
+            lambda run: distance_name(run.result),
+            _fit(("distance", "solid"), ("theorem", "dot")),
+            weights_key,
+            log_x=True,
+        ),
+        Panel(
+            "step",
+            "Error of one step; dotted: its bound",
+            "step",
+            _always(network.DIFFERENCE),
+            _fit(("step_error", "points"), ("step_bound", "dot")),
+            weights_key,
+            log_x=True,
+        ),
+        Panel(
+            "run",
+            "Difference to exact descent; dotted: its bound",
+            "step",
+            _always(network.DIFFERENCE),
+            _fit(("error", "solid"), ("global_bound", "dot")),
+            weights_key,
+            log_x=True,
+        ),
     ),
     "linear": (
-        Panel("distance", "Distance to the least-squares solution", "loops", _always("|w − w*|"),
-              _loop("distance", "_transformer"), objective_key, log_x=True),
-        Panel("error", "Difference to the exact algorithm", "loops",
-              _always(network.DIFFERENCE), _loop("error"), weights_key, log_x=True),
+        Panel(
+            "distance",
+            "Distance to the least-squares solution",
+            "loops",
+            _always("|w − w*|"),
+            _loop("distance", "_transformer"),
+            objective_key,
+            log_x=True,
+        ),
+        Panel(
+            "error",
+            "Difference to the exact algorithm",
+            "loops",
+            _always(network.DIFFERENCE),
+            _loop("error"),
+            weights_key,
+            log_x=True,
+        ),
     ),
-}  # fmt: skip
+}
 
 
 def shared(runs: Sequence[Run], panel: Panel) -> list[list[Run]]:
@@ -199,9 +256,17 @@ def _chart(panel: Panel, group: list[Run], runs: Sequence[Run], name: str, numbe
             bound = k > 0
             label = f"{run.name}, bound" if bound else run.name
             series.append(
-                Series(label, x, y, colour, line, 1.1 if bound else width, named=not bound,
-                       group=run.name)
-            )  # fmt: skip
+                Series(
+                    label,
+                    x,
+                    y,
+                    colour,
+                    line,
+                    1.1 if bound else width,
+                    named=not bound,
+                    group=run.name,
+                )
+            )
     # Runs of very different lengths: on a linear axis the shorter ones would be a line at the left.
     ends = [max((v for v in s.x if v is not None), default=0.0) for s in series]
     log_x = panel.log_x or max(ends) > FAR * min(ends)
@@ -210,9 +275,15 @@ def _chart(panel: Panel, group: list[Run], runs: Sequence[Run], name: str, numbe
     note = f"Values of exactly 0 are not drawn on this axis ({', '.join(zeros)})." if zeros else ""
     if log_x and any(v == 0 for s in series for v in s.x):
         note = f"The start, at 0 {panel.x}, is not drawn: the axis is logarithmic. {note}".strip()
-    return drawable(Chart(
-        f"{panel.id}-{name}-{number}" if number else panel.id,
-        f"{panel.title}{whose}", panel.x, panel.y(group[0]), tuple(series),
-        log_x=log_x, log_y=panel.log_y,
-        note=note,
-    ))  # fmt: skip
+    return drawable(
+        Chart(
+            f"{panel.id}-{name}-{number}" if number else panel.id,
+            f"{panel.title}{whose}",
+            panel.x,
+            panel.y(group[0]),
+            tuple(series),
+            log_x=log_x,
+            log_y=panel.log_y,
+            note=note,
+        )
+    )

@@ -16,8 +16,10 @@ LINES = {
 }
 """Colours of the exact algorithm, a broad line, and of the transformer, a thin one on top."""
 NAMES = {
-    "gd": "gradient descent", "newton": "Newton's method", "preconditioned": "preconditioned descent",
-}  # fmt: skip
+    "gd": "gradient descent",
+    "newton": "Newton's method",
+    "preconditioned": "preconditioned descent",
+}
 
 
 def _largest(values: Any) -> float | None:
@@ -54,27 +56,53 @@ def charts(result: Mapping[str, Any]) -> list[Chart]:
             if values:
                 exact = kind == "exact"
                 series.append(
-                    Series(f"{NAMES[name]}, {kind}", loops(values), values, colour,
-                           width=5 if exact else 1.5, faint=exact)
-                )  # fmt: skip
+                    Series(
+                        f"{NAMES[name]}, {kind}",
+                        loops(values),
+                        values,
+                        colour,
+                        width=5 if exact else 1.5,
+                        faint=exact,
+                    )
+                )
     if series:
         found.append(
-            Chart("distance", "Distance to the least-squares solution", "loops", "|w − w*|",
-                  tuple(series), log_x=True, log_y=True)
-        )  # fmt: skip
+            Chart(
+                "distance",
+                "Distance to the least-squares solution",
+                "loops",
+                "|w − w*|",
+                tuple(series),
+                log_x=True,
+                log_y=True,
+            )
+        )
     drawn = tuple(
-        Series(NAMES[name], loops(errors[name]), errors[name], above,
-               "points" if len(errors[name]) > 40 else "solid")
+        Series(
+            NAMES[name],
+            loops(errors[name]),
+            errors[name],
+            above,
+            "points" if len(errors[name]) > 40 else "solid",
+        )
         for name, (_, above) in LINES.items()
         if errors.get(name)
-    )  # fmt: skip
+    )
     if drawn:
         found.append(
-            Chart("error", "Difference to the exact algorithm", "loops",
-                  DIFFERENCE, drawn, log_x=True, log_y=True,
-                  note="Differences of exactly 0 are not drawn: a logarithmic axis cannot show them."
-                  if any(v == 0 for s in drawn for v in s.y) else "")
-        )  # fmt: skip
+            Chart(
+                "error",
+                "Difference to the exact algorithm",
+                "loops",
+                DIFFERENCE,
+                drawn,
+                log_x=True,
+                log_y=True,
+                note="Differences of exactly 0 are not drawn: a logarithmic axis cannot show them."
+                if any(v == 0 for s in drawn for v in s.y)
+                else "",
+            )
+        )
     return [drawable(chart) for chart in found]
 
 

@@ -12,25 +12,36 @@ from icgd.pages.report.stories.numbers import number, range_row
 
 BOUNDS = {
     "round_bound": (
-        "Per step, rigorous", "max_round_error",
+        "Per step, rigorous",
+        "max_round_error",
         "One step of the transformer against one exact step from the same weights: the certified error "
         "of every head, and rounding.",
     ),
     "global_bound": (
-        "Whole run, rigorous", "max_error",
+        "Whole run, rigorous",
+        "max_error",
         "The sum of the per-step bounds. Steps of gradient descent on a smooth convex loss never "
         "increase distances while lr <= 2/beta, so errors add up and no more.",
     ),
     "paper_bound": (
-        "Distance to the minimiser, theorem", "distance",
+        "Distance to the minimiser, theorem",
+        "distance",
         "The bound of the paper's theorem with its constants on these data, at a step size of at most "
         "1/beta; for the lasso the distance is the gap of the objective.",
     ),
-}  # fmt: skip
+}
 PALETTE = (
-    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a8a2b", "#882255",
-    "#117733", "#444444",
-)  # fmt: skip
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+    "#8a8a2b",
+    "#882255",
+    "#117733",
+    "#444444",
+)
 """For as many coefficients; the smaller ones of a larger model are grey."""
 OTHERS = "#a8adb3"
 LARGEST_KAPPA = 2.0**52
@@ -97,7 +108,10 @@ def charts(result: Mapping[str, Any]) -> list[Chart]:
         x = fit["round"]
         found.append(
             Chart(
-                "fit", "Distances and their bounds", "step", distance_name(result),
+                "fit",
+                "Distances and their bounds",
+                "step",
+                distance_name(result),
                 (
                     Series("theorem's bound on the distance", x, fit["theorem"], COLOURS["bound"]),
                     Series("distance to the minimiser", x, fit["distance"], COLOURS["sgd"]),
@@ -106,18 +120,23 @@ def charts(result: Mapping[str, Any]) -> list[Chart]:
                 ),
                 log_y=True,
             )
-        )  # fmt: skip
+        )
         found.append(
             Chart(
-                "step", "Error of every step, and its bound", "step",
+                "step",
+                "Error of every step, and its bound",
+                "step",
                 DIFFERENCE,
                 (
                     Series("bound of one step", x, fit["step_bound"], COLOURS["bound"]),
-                    Series("measured: one step", x, fit["step_error"], COLOURS["transformer"], "points"),
+                    Series(
+                        "measured: one step", x, fit["step_error"], COLOURS["transformer"], "points"
+                    ),
                 ),
-                log_y=True, note=zeros_said(fit["step_error"], "steps"),
+                log_y=True,
+                note=zeros_said(fit["step_error"], "steps"),
             )
-        )  # fmt: skip
+        )
     return [drawable(chart) for chart in found]
 
 
@@ -149,15 +168,27 @@ def path_chart(result: Mapping[str, Any]) -> Chart:
         if target is not None:
             ends, level = [rounds[0], rounds[-1]], [target, target]
             series.append(
-                Series(f"{name}, scikit-learn", ends, level, colour, "dot", 0.9, named=False,
-                       group=name)
-            )  # fmt: skip
+                Series(
+                    f"{name}, scikit-learn",
+                    ends,
+                    level,
+                    colour,
+                    "dot",
+                    0.9,
+                    named=False,
+                    group=name,
+                )
+            )
     grey = len(values) - len(coloured)
     return Chart(
-        "path", "Coefficients step by step; dotted: scikit-learn", "step", "coefficient",
-        tuple(series), log_x=True,
+        "path",
+        "Coefficients step by step; dotted: scikit-learn",
+        "step",
+        "coefficient",
+        tuple(series),
+        log_x=True,
         note=f"Grey: the coefficients that are smallest at the end ({grey})." if grey else "",
-    )  # fmt: skip
+    )
 
 
 def _last(curve: list[float | None]) -> float:

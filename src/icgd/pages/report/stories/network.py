@@ -91,14 +91,27 @@ def loss_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = ROUNDS["
     """
     rounds = curve["round"]
     return Chart(
-        "loss", "Loss of both networks: same start, same rows", rounds_are, "mean of ½|o − y|²",
+        "loss",
+        "Loss of both networks: same start, same rows",
+        rounds_are,
+        "mean of ½|o − y|²",
         (
-            Series("trained by torch.optim.SGD", rounds, curve["sgd"], COLOURS["sgd"], width=5,
-                   faint=True),
-            Series("trained by the frozen transformer", rounds, curve["transformer"],
-                   COLOURS["transformer"]),
+            Series(
+                "trained by torch.optim.SGD",
+                rounds,
+                curve["sgd"],
+                COLOURS["sgd"],
+                width=5,
+                faint=True,
+            ),
+            Series(
+                "trained by the frozen transformer",
+                rounds,
+                curve["transformer"],
+                COLOURS["transformer"],
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def error_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = "round") -> Chart:
@@ -109,15 +122,26 @@ def error_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = "round"
     """
     rounds = curve["round"]
     return Chart(
-        "error", "Error of every round, and its bound", rounds_are, DIFFERENCE,
+        "error",
+        "Error of every round, and its bound",
+        rounds_are,
+        DIFFERENCE,
         (
             Series("bound of one round", rounds, curve["round_bound"], COLOURS["bound"]),
-            Series("measured: whole run so far", rounds, curve["error"], COLOURS["drift"], "dash", 1.2),
-            Series("measured: one round", rounds, curve["round_error"], COLOURS["transformer"], "points"),
+            Series(
+                "measured: whole run so far", rounds, curve["error"], COLOURS["drift"], "dash", 1.2
+            ),
+            Series(
+                "measured: one round",
+                rounds,
+                curve["round_error"],
+                COLOURS["transformer"],
+                "points",
+            ),
         ),
         log_y=True,
         note=zeros_said(curve["round_error"], "rounds"),
-    )  # fmt: skip
+    )
 
 
 def zeros_said(errors: Sequence[Number], what: str) -> str:
@@ -144,16 +168,21 @@ def run_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = "round") 
     top = max(10.0, max(drawn, default=1.0))
     beyond = any(v is None or v > top for v in curve["global_bound"])
     return Chart(
-        "run", "Difference over the whole run, and its bounds", rounds_are, DIFFERENCE,
+        "run",
+        "Difference over the whole run, and its bounds",
+        rounds_are,
+        DIFFERENCE,
         (
             Series("rigorous bound", rounds, curve["global_bound"], COLOURS["bound"]),
             Series("the paper's bound", rounds, curve["paper_bound"], COLOURS["sgd"], "dash"),
             Series("measured", rounds, curve["error"], COLOURS["transformer"]),
         ),
-        log_y=True, top=top,
+        log_y=True,
+        top=top,
         note="The rigorous bound goes on above the figure; it says nothing once it exceeds the weights."
-        if beyond else "",
-    )  # fmt: skip
+        if beyond
+        else "",
+    )
 
 
 def charts(result: Mapping[str, Any]) -> list[Chart]:
@@ -192,11 +221,13 @@ EXECUTORS = {
 def cost_bars(result: Mapping[str, Any]) -> Bars:
     """FLOPs of the run with literal matrices and with the structured executor."""
     return Bars(
-        "cost", f"{result['blocks']:,} layer calls in {result['rounds']:,} rounds",
-        "floating-point operations of the whole run (matrix products)", ("",),
+        "cost",
+        f"{result['blocks']:,} layer calls in {result['rounds']:,} rounds",
+        "floating-point operations of the whole run (matrix products)",
+        ("",),
         {text: (result[key],) for key, text in EXECUTORS.items()},
         dict(zip(EXECUTORS.values(), (COLOURS["sgd"], COLOURS["transformer"]), strict=True)),
-    )  # fmt: skip
+    )
 
 
 def has_cost(result: Mapping[str, Any]) -> bool:

@@ -97,9 +97,16 @@ class TaskSize(AlgoSize):
 
 
 def model_cell(
-    size: AlgoSize, model: dict[str, Any], task: dict[str, Any], seed: int, key: dict[str, Any],
-    *, n_points: int | None = None, loops: Sequence[int] | None = None, relative: bool = False,
-) -> Cell:  # fmt: skip
+    size: AlgoSize,
+    model: dict[str, Any],
+    task: dict[str, Any],
+    seed: int,
+    key: dict[str, Any],
+    *,
+    n_points: int | None = None,
+    loops: Sequence[int] | None = None,
+    relative: bool = False,
+) -> Cell:
     """Train a model and measure its errors after so many loops (as trained unless given).
 
     relative  divided by the mean square of the targets at each position, where that differs between positions
@@ -120,9 +127,14 @@ def naive_predictors(
     """Naive predictors on the prompts of this seed's models, judged where those are."""
     points = size.n_points if n_points is None else n_points
     return naive_cell(
-        key, {"n_dims": size.n_dims, **task}, n_points=points, n_prompts=size.prompts, seed=seed, until=points,
+        key,
+        {"n_dims": size.n_dims, **task},
+        n_points=points,
+        n_prompts=size.prompts,
+        seed=seed,
+        until=points,
         last=LAST_POSITIONS,
-    )  # fmt: skip
+    )
 
 
 def errors(

@@ -42,22 +42,82 @@ WELL_AHEAD = 0.8
 TOLD_PHI = "ridge, told phi"
 NAIVE_AT_END = "best naive predictor, at the end"
 PAPER = TaskSize(
-    seeds=3, n_dims=20, n_points=40, n_layer=1, n_head=8, n_embd=256, init_std=0.02, steps=500_000, batch=64,
-    rate=1e-4, schedule="constant", prompts=6400, loops=20, window=15, standard_layers=12, series_points=40,
-    chain_layers=6, chains=40,
-)  # fmt: skip
+    seeds=3,
+    n_dims=20,
+    n_points=40,
+    n_layer=1,
+    n_head=8,
+    n_embd=256,
+    init_std=0.02,
+    steps=500_000,
+    batch=64,
+    rate=1e-4,
+    schedule="constant",
+    prompts=6400,
+    loops=20,
+    window=15,
+    standard_layers=12,
+    series_points=40,
+    chain_layers=6,
+    chains=40,
+)
 OVERNIGHT = TaskSize(
-    seeds=3, n_dims=5, n_points=12, n_layer=1, n_head=4, n_embd=32, init_std=0.18, steps=15_000, batch=32,
-    rate=1e-3, prompts=4096, loops=8, window=4, standard_layers=12, series_points=24, chain_layers=3, chains=6,
-)  # fmt: skip
+    seeds=3,
+    n_dims=5,
+    n_points=12,
+    n_layer=1,
+    n_head=4,
+    n_embd=32,
+    init_std=0.18,
+    steps=15_000,
+    batch=32,
+    rate=1e-3,
+    prompts=4096,
+    loops=8,
+    window=4,
+    standard_layers=12,
+    series_points=24,
+    chain_layers=3,
+    chains=6,
+)
 LAPTOP = TaskSize(
-    seeds=3, n_dims=5, n_points=12, n_layer=1, n_head=4, n_embd=32, init_std=0.18, steps=1500, batch=32,
-    rate=1e-3, prompts=2048, loops=8, window=4, standard_layers=4, series_points=24, chain_layers=3, chains=6,
-)  # fmt: skip
+    seeds=3,
+    n_dims=5,
+    n_points=12,
+    n_layer=1,
+    n_head=4,
+    n_embd=32,
+    init_std=0.18,
+    steps=1500,
+    batch=32,
+    rate=1e-3,
+    prompts=2048,
+    loops=8,
+    window=4,
+    standard_layers=4,
+    series_points=24,
+    chain_layers=3,
+    chains=6,
+)
 SMOKE = TaskSize(
-    seeds=1, n_dims=2, n_points=5, n_layer=1, n_head=2, n_embd=8, init_std=0.3, steps=10, batch=4,
-    rate=1e-3, prompts=32, loops=3, window=1, standard_layers=2, series_points=6, chain_layers=2, chains=3,
-)  # fmt: skip
+    seeds=1,
+    n_dims=2,
+    n_points=5,
+    n_layer=1,
+    n_head=2,
+    n_embd=8,
+    init_std=0.3,
+    steps=10,
+    batch=4,
+    rate=1e-3,
+    prompts=32,
+    loops=3,
+    window=1,
+    standard_layers=2,
+    series_points=6,
+    chain_layers=2,
+    chains=3,
+)
 
 
 class AlgoFig2(Experiment):
@@ -93,9 +153,11 @@ class AlgoFig2(Experiment):
                     )
                 if name != CHAIN:
                     options = {
-                        "task": {"n_dims": size.n_dims, **task}, "n_points": points, "n_prompts": size.prompts,
+                        "task": {"n_dims": size.n_dims, **task},
+                        "n_points": points,
+                        "n_prompts": size.prompts,
                         "seed": seed,
-                    }  # fmt: skip
+                    }
                     reference = {"task": name, "model": TOLD_PHI, "seed": seed}
                     made.append(Cell(reference, f"{__name__}:told_phi", options))
         for seed in range(size.seeds):

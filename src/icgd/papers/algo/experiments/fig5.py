@@ -127,9 +127,11 @@ class AlgoFig5(Experiment):
                     options = {"n_prompts": size.prompts, "iterations": size.iterations}
                     made.append(training_cell(key, config, f"{__name__}:by_loops", options))
             given: dict[str, Any] = {
-                "task": {"n_dims": size.n_dims, **task}, "n_points": size.n_points, "n_prompts": size.prompts,
+                "task": {"n_dims": size.n_dims, **task},
+                "n_points": size.n_points,
+                "n_prompts": size.prompts,
                 "iterations": size.iterations,
-            }  # fmt: skip
+            }
             made += [
                 Cell(
                     {"what": "algorithms", "noise": noise, "seed": seed},
@@ -164,20 +166,23 @@ class AlgoFig5(Experiment):
         return [
             ResultTable(
                 "Squared error at the end of a prompt, after T loops or as many iterations",
-                ("Noise", "T", "dT", "AlgoFormer", ONE_STEP, GD, NEWTON, RIDGE), tuple(lines),
+                ("Noise", "T", "dT", "AlgoFormer", ONE_STEP, GD, NEWTON, RIDGE),
+                tuple(lines),
             ),
             ResultTable(
                 "The iterate whose errors are most like the AlgoFormer's, and their cosine; cosines of its "
                 "predictions and of its gradients in the query with those of the compiled program for gradient "
                 "descent, after T steps",
-                ("Noise", "T", "dT", GD, NEWTON, "predictions", "gradients"), tuple(alike),
+                ("Noise", "T", "dT", GD, NEWTON, "predictions", "gradients"),
+                tuple(alike),
             ),
             ResultTable(
                 "Compiled programs after the last iteration: squared error, and the largest difference of a "
                 "prediction to the exact algorithm's with the same step and start, in all iterations",
-                ("Noise", "Program", "Squared error", "Difference"), tuple(compiled),
+                ("Noise", "Program", "Squared error", "Difference"),
+                tuple(compiled),
             ),
-        ]  # fmt: skip
+        ]
 
     def claims(self, rows: Rows) -> list[Claim]:
         """Statements of Section 5.4, for the AlgoFormer with the longer loop."""
@@ -228,7 +233,7 @@ class AlgoFig5(Experiment):
                 [Case(smaller(noisy_ends, rival), noisy_short) for rival in best],
                 ours=True,
             ),
-        ]  # fmt: skip
+        ]
 
     def draw(self, rows: Rows) -> Figure:
         """A panel per noise."""

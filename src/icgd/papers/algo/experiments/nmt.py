@@ -76,21 +76,69 @@ class NmtSize(Size):
 
 
 PAPER = NmtSize(
-    seeds=3, n_layer=1, n_head=8, n_embd=256, init_std=0.02, loops=12, window=10, standard_layers=12,
-    vocabulary=8192, most_tokens=96, steps=100_000, batch=64, rate=5e-5, validated=1000,
-)  # fmt: skip
+    seeds=3,
+    n_layer=1,
+    n_head=8,
+    n_embd=256,
+    init_std=0.02,
+    loops=12,
+    window=10,
+    standard_layers=12,
+    vocabulary=8192,
+    most_tokens=96,
+    steps=100_000,
+    batch=64,
+    rate=5e-5,
+    validated=1000,
+)
 OVERNIGHT = NmtSize(
-    seeds=3, n_layer=1, n_head=4, n_embd=128, init_std=0.09, loops=6, window=3, standard_layers=6,
-    vocabulary=4096, most_tokens=48, steps=4500, batch=32, rate=1e-3, validated=1000,
-)  # fmt: skip
+    seeds=3,
+    n_layer=1,
+    n_head=4,
+    n_embd=128,
+    init_std=0.09,
+    loops=6,
+    window=3,
+    standard_layers=6,
+    vocabulary=4096,
+    most_tokens=48,
+    steps=4500,
+    batch=32,
+    rate=1e-3,
+    validated=1000,
+)
 LAPTOP = NmtSize(
-    seeds=3, n_layer=1, n_head=4, n_embd=64, init_std=0.125, loops=4, window=1, standard_layers=4,
-    vocabulary=2048, most_tokens=32, steps=2500, batch=32, rate=3e-3, validated=1000,
-)  # fmt: skip
+    seeds=3,
+    n_layer=1,
+    n_head=4,
+    n_embd=64,
+    init_std=0.125,
+    loops=4,
+    window=1,
+    standard_layers=4,
+    vocabulary=2048,
+    most_tokens=32,
+    steps=2500,
+    batch=32,
+    rate=3e-3,
+    validated=1000,
+)
 SMOKE = NmtSize(
-    seeds=1, n_layer=1, n_head=2, n_embd=16, init_std=0.25, loops=2, window=1, standard_layers=2,
-    vocabulary=300, most_tokens=24, steps=10, batch=8, rate=3e-3, validated=20,
-)  # fmt: skip
+    seeds=1,
+    n_layer=1,
+    n_head=2,
+    n_embd=16,
+    init_std=0.25,
+    loops=2,
+    window=1,
+    standard_layers=2,
+    vocabulary=300,
+    most_tokens=24,
+    steps=10,
+    batch=8,
+    rate=3e-3,
+    validated=20,
+)
 
 
 @dataclass(frozen=True)
@@ -134,7 +182,7 @@ class AlgoNmt(Experiment):
         f"{LAPTOP.window}, the standard one {LAPTOP.standard_layers} layers, all at rate "
         f"{LAPTOP.rate:g}; in the paper these are {PAPER.loops}, {PAPER.window}, "
         f"{PAPER.standard_layers} and {PAPER.rate:g}. An order found here is one of these small models.",
-    )  # fmt: skip
+    )
     sizes: ClassVar = {"smoke": SMOKE, "laptop": LAPTOP, "overnight": OVERNIGHT, "paper": PAPER}
 
     def with_text(self, paths: Sequence[Path]) -> AlgoNmt:
@@ -177,13 +225,14 @@ class AlgoNmt(Experiment):
         work = f"{train_and_translate.__module__}:{train_and_translate.__name__}"
         return [
             Cell(
-                {"model": kind, "text": text, "seed": seed}, work,
+                {"model": kind, "text": text, "seed": seed},
+                work,
                 {**same, "model": size.model(kind), "sees_source": kind != NO_SOURCE, "seed": seed},
                 effort=("steps", "batch"),
             )
             for seed in range(size.seeds)
             for kind in MODELS
-        ]  # fmt: skip
+        ]
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """Cross-entropies by unit, baselines, costs, and translations of the first seed."""
@@ -202,9 +251,14 @@ class AlgoNmt(Experiment):
             "sentences): median (range) over seeds"
         )
         columns = (
-            "Model", "Parameters", "Per token", "Per word", "Per byte", "Per token, other sources",
+            "Model",
+            "Parameters",
+            "Per token",
+            "Per word",
+            "Per byte",
+            "Per token, other sources",
             "Seconds of a training",
-        )  # fmt: skip
+        )
         return [ResultTable(heading, columns, tuple(lines)), _examples(rows)]
 
     def claims(self, rows: Rows) -> list[Claim]:

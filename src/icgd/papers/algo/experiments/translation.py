@@ -44,9 +44,20 @@ class Material:
 
 
 def train_and_translate(
-    place: Workplace, *, text: str, model: dict[str, Any], sees_source: bool, vocabulary: int, most_tokens: int,
-    validated: int, steps: int, batch: int, rate: float, warmup: int, seed: int,
-) -> dict[str, Any]:  # fmt: skip
+    place: Workplace,
+    *,
+    text: str,
+    model: dict[str, Any],
+    sees_source: bool,
+    vocabulary: int,
+    most_tokens: int,
+    validated: int,
+    steps: int,
+    batch: int,
+    rate: float,
+    warmup: int,
+    seed: int,
+) -> dict[str, Any]:
     """Train a translator and measure its cross-entropies; some translations beside.
 
     text         name of the text; NO_TEXT: random tokens, to learn what a step costs
@@ -66,8 +77,15 @@ def train_and_translate(
     made.to(device)
     started = time.perf_counter()
     losses = train_translator(
-        made, train, most_tokens=most_tokens, steps=steps, batch=batch, rate=rate, warmup=warmup, seed=seed
-    )  # fmt: skip
+        made,
+        train,
+        most_tokens=most_tokens,
+        steps=steps,
+        batch=batch,
+        rate=rate,
+        warmup=warmup,
+        seed=seed,
+    )
     seconds = time.perf_counter() - started
     nats = nats_of_pairs(made, validation, most_tokens)
     shuffled = nats_of_pairs(made, with_other_sources(validation), most_tokens)

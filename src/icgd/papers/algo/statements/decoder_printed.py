@@ -58,18 +58,27 @@ def printed_layer(d: int, C: float, c: float, *, mended: bool) -> tuple[Layout, 
     """The two heads of Lemma A.5, into a slot of their own; `mended` gives both a first token as sink."""
     layout = Layout(
         [
-            Slot("x", (d,), each=True), Slot("y", (), each=True), Slot("xc", (d,), each=True),
-            Slot("w", (d,), each=True), Slot("g", (d,), each=True), Slot("is_x", (), each=True),
-            Slot("one", (), each=True), Slot("first", (), each=True), Slot("second", (), each=True),
+            Slot("x", (d,), each=True),
+            Slot("y", (), each=True),
+            Slot("xc", (d,), each=True),
+            Slot("w", (d,), each=True),
+            Slot("g", (d,), each=True),
+            Slot("is_x", (), each=True),
+            Slot("one", (), each=True),
+            Slot("first", (), each=True),
+            Slot("second", (), each=True),
         ]
-    )  # fmt: skip
+    )
     scale = math.exp(C) / c
 
     def head(query: list[Rows], key: list[Rows], value: Rows) -> SoftmaxHead:
         return SoftmaxHead(
-            stacked(layout, query), stacked(layout, key), stacked(layout, [value]), layout.index("g"),
+            stacked(layout, query),
+            stacked(layout, key),
+            stacked(layout, [value]),
+            layout.index("g"),
             dtype=DOUBLE,
-        )  # fmt: skip
+        )
 
     asks = "one" if mended else "is_x"
     heads = {
@@ -113,8 +122,11 @@ def how_wrong(case: DecoderCase, w: Tensor, C: float, c: float) -> Wrong:
     off = (made[0::2] - exact).abs().amax(dim=1)
     better = printed_step(case, w, C, c, mended=True)[0::2]
     return Wrong(
-        float(off[0]), float(off[1:].max()), float(made[1::2].abs().max()), float((better - exact).abs().max())
-    )  # fmt: skip
+        float(off[0]),
+        float(off[1:].max()),
+        float(made[1::2].abs().max()),
+        float((better - exact).abs().max()),
+    )
 
 
 def printed_formula(case: DecoderCase, steps: int) -> Tensor:

@@ -81,7 +81,7 @@ def lemma_a4() -> Row:
     u, after = (exact_columns(case, 1.0, k) for k in (start, start + 1))
     added = {
         sign: relative(printed.printed_step(case, u, C, c, sign), after) for sign in (1.0, -1.0)
-    }  # fmt: skip
+    }
     apart = readings.newton_columns(case, 1 / case.size**2, start + 1, c=c, C=C)
     near = relative(apart[:-1], after)
     prompts = [case, gaussian(5, 20, 1)]

@@ -75,9 +75,7 @@ def columns(program: Program, case: Case, steps: int) -> list[Tensor]:
     assert isinstance(program.codec, NewtonCodec)
     block, n_tokens, _ = program.codec.tokens(case.X, case.y.unsqueeze(-1), case.query)
     n = 2 * len(case.X)
-    return [
-        slots["u"][0:n:2] for slots in islice(states(program, block, n_tokens), steps + 1)
-    ]  # fmt: skip
+    return [slots["u"][0:n:2] for slots in islice(states(program, block, n_tokens), steps + 1)]
 
 
 def stuck(case: Case, factor: float, steps: int) -> float:
@@ -156,11 +154,14 @@ def printed_step(case: Case, u: Tensor, C: float, c: float, sign: float) -> Tens
     where = layout.index("u")
     heads = {
         name: SoftmaxHead(
-            query, torch.cat([factor * linear_rows(layout, [("x", c)]), sink]), factor_out * value,
-            where, dtype=DOUBLE,
+            query,
+            torch.cat([factor * linear_rows(layout, [("x", c)]), sink]),
+            factor_out * value,
+            where,
+            dtype=DOUBLE,
         )
         for name, factor, factor_out in (("first", 1.0, 1.0), ("second", 0.0, -1.0))
-    }  # fmt: skip
+    }
     made = SoftmaxSublayer(heads).collapsed(tokens, lambda label, value, reach: None)
     return made[0 : 2 * len(case.X) : 2, layout.slice("u")]
 

@@ -61,7 +61,7 @@ def lemma_a1() -> Row:
         measured=max(abs(printed.margin(codes) - 2.0) for codes in ours),
         bound=0.0,
         also=[tuple(codes.shape) for codes in ours] == shapes,
-    )  # fmt: skip
+    )
 
 
 def copy_error(program: Program, problem: Autoregression, x: Tensor) -> float:
@@ -181,10 +181,13 @@ def theorem_32() -> Row:
         corrected=f"q-1 copies, L layers, a head for the successor; spectral, T=200 (sym, T=20: {sym:.0e})",
         measured=spectral,
         bound=bound,
-        also=off["corrected"] < 1e-12 and from_zero < 1e-12 and sym <= sym_bound
-        and sym <= LIMITS["series", "sym"] and spectral <= LIMITS["series", "spectral"],
+        also=off["corrected"] < 1e-12
+        and from_zero < 1e-12
+        and sym <= sym_bound
+        and sym <= LIMITS["series", "sym"]
+        and spectral <= LIMITS["series", "spectral"],
         errata=("ALGO S1", "ALGO S2", "ALGO S3", "ALGO S4"),
-    )  # fmt: skip
+    )
 
 
 def chain_error(case: ChainCase, phase: int, mode: str, steps: int) -> tuple[float, float, float]:
@@ -204,16 +207,24 @@ def filter_error(case: ChainCase, phase: int) -> tuple[float, bool]:
     p = case.problem
     program = compile(p, GD(0.1))
     session = program.codec.session(
-        case.chains, None, init=None, epochs=None, steps=1, padded=False, query=case.test[: phase + 1]
-    )  # fmt: skip
+        case.chains,
+        None,
+        init=None,
+        epochs=None,
+        steps=1,
+        padded=False,
+        query=case.test[: phase + 1],
+    )
     slots = slots_after(program, session)
     states, targets = case.pairs(phase)
     n, per_chain = session.n_columns, p.n_layers + 1
     train = torch.arange(p.n_chains) * per_chain + phase
     wrong = [
-        gap(slots["h"][train], states), gap(slots["k"][train], states / p.n_chains),
-        gap(slots["r"][train], -targets), gap(slots["h"][n - 2], case.test[phase]),
-    ]  # fmt: skip
+        gap(slots["h"][train], states),
+        gap(slots["k"][train], states / p.n_chains),
+        gap(slots["r"][train], -targets),
+        gap(slots["h"][n - 2], case.test[phase]),
+    ]
     zero = True
     for name, kept in (
         ("h", [*train.tolist(), n - 2]),
@@ -258,7 +269,9 @@ def theorem_33() -> Row:
         f"T=50: {max(e for e, _, _ in sym.values()):.0e}; truth at l=0: {sym[0][2]:.0e})",
         measured=worst[0],
         bound=worst[1],
-        also=bars and sym[0][2] <= 1e-5 and max(off["corrected"], early) < 1e-12
+        also=bars
+        and sym[0][2] <= 1e-5
+        and max(off["corrected"], early) < 1e-12
         and all(error <= 1e-12 and zero for error, zero in filters),
         errata=("ALGO M1", "ALGO M2", "ALGO M3"),
-    )  # fmt: skip
+    )

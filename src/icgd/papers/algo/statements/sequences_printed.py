@@ -92,9 +92,16 @@ class SeriesCase:
 
 
 def noisy_series(
-    d: int, q: int, n_steps: int, hidden: tuple[int, ...], seed: int, *, noise: float = 1.0,
-    scale: float | None = 0.5, layers: Layers = "he",
-) -> SeriesCase:  # fmt: skip
+    d: int,
+    q: int,
+    n_steps: int,
+    hidden: tuple[int, ...],
+    seed: int,
+    *,
+    noise: float = 1.0,
+    scale: float | None = 0.5,
+    layers: Layers = "he",
+) -> SeriesCase:
     """Section 5.1's series.
 
     scale   |A|, None for its A ~ N(0, I)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from icgd.lab.experiments.claim import Case, combined, gated_claim  # fmt: skip
+from icgd.lab.experiments.claim import Case, combined, gated_claim
 from icgd.lab.experiments.experiment import Claim, Experiment, ResultTable, Rows, Scale, Size
 from icgd.lab.experiments.learned import Reference, best_of, shortfalls
 from icgd.lab.experiments.over_seeds import (
@@ -67,17 +67,35 @@ class DepthSize(Size):
 
 
 SMOKE = DepthSize(
-    seeds=1, units=(6, 12), layers=(1, 2, 3), steps=5, dimensions=(3,), deltas=(0.3, 0.03),
-    folds=(1, 6), test_points=200,
-)  # fmt: skip
+    seeds=1,
+    units=(6, 12),
+    layers=(1, 2, 3),
+    steps=5,
+    dimensions=(3,),
+    deltas=(0.3, 0.03),
+    folds=(1, 6),
+    test_points=200,
+)
 LAPTOP = DepthSize(
-    seeds=3, units=(6, 12, 24, 48, 96, 192), layers=(1, 2, 3), steps=4000, dimensions=(10, 20),
-    deltas=(0.03, 0.01, 0.003, 0.001), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
-)  # fmt: skip
+    seeds=3,
+    units=(6, 12, 24, 48, 96, 192),
+    layers=(1, 2, 3),
+    steps=4000,
+    dimensions=(10, 20),
+    deltas=(0.03, 0.01, 0.003, 0.001),
+    folds=(1, 2, 4, 6, 8, 10, 12, 14, 16),
+    test_points=2000,
+)
 OVERNIGHT = DepthSize(
-    seeds=5, units=(6, 12, 24, 48, 96, 192, 384, 768), layers=(1, 2, 3), steps=30_000, dimensions=(10, 20, 40),
-    deltas=(0.03, 0.01, 0.003, 0.001), folds=(1, 2, 4, 6, 8, 10, 12, 14, 16), test_points=2000,
-)  # fmt: skip
+    seeds=5,
+    units=(6, 12, 24, 48, 96, 192, 384, 768),
+    layers=(1, 2, 3),
+    steps=30_000,
+    dimensions=(10, 20, 40),
+    deltas=(0.03, 0.01, 0.003, 0.001),
+    folds=(1, 2, 4, 6, 8, 10, 12, 14, 16),
+    test_points=2000,
+)
 PAPER = replace(OVERNIGHT, units=(*OVERNIGHT.units, 1536), steps=100_000)
 
 
@@ -99,14 +117,14 @@ class BridgeResources(Experiment):
         "(forward_mode), DEEP's stack of 2n + 4, COT's one layer.",
         "Theorems 3 and 4 say that some transformer exists, and Theorem 3 is about errors that go to "
         "0. Trained networks are compared at the accuracy of the best one with a single hidden layer, "
-        "which is not small (the claims give it). \"Not reproduced\" is said of the counts of these "
+        'which is not small (the claims give it). "Not reproduced" is said of the counts of these '
         "constructions at that accuracy, not of a theorem.",
         "Lower bounds hold for all networks of a size; trained ones only show what Adam found. The measure of "
         "Lemma 1 is not sampled: |x| is even on [0, 2] in 6 dimensions.",
         "The smooth function is sin(pi x1) sin(pi x2) exp(-x3^2 - x4^2) on [-1, 1]^4; for x^2 both networks "
         "are written down, folded m times (error 4^-(m+1)) and one hidden layer of u even pieces (u units "
         "allow u + 1 at most).",
-    )  # fmt: skip
+    )
     seeds_differ: ClassVar = (
         "Every seed has points of its own; networks for x^2 are the same for all."
     )
@@ -125,18 +143,21 @@ class BridgeResources(Experiment):
                         its = {"target": target, "layers": layers, "units": units, "seed": seed}
                         made.append(
                             Cell(
-                                {"what": TRAINED, **its}, f"{work}:trained", {**its, "steps": size.steps},
+                                {"what": TRAINED, **its},
+                                f"{work}:trained",
+                                {**its, "steps": size.steps},
                                 effort=("steps",),
                             )
-                        )  # fmt: skip
+                        )
             written: dict[str, Any] = {
                 "dimensions": list(size.dimensions),
                 "deltas": list(size.deltas),
             }
             square = {"folds": list(size.folds), "test_points": size.test_points}
             for what, function, options in (
-                (WRITTEN, "written_balls", written), (SQUARE, "squares", square),
-            ):  # fmt: skip
+                (WRITTEN, "written_balls", written),
+                (SQUARE, "squares", square),
+            ):
                 key = {"what": what, "seed": seed}
                 made.append(Cell(key, f"{work}:{function}", {**options, "seed": seed}))
         for seed in range(size.seeds):
@@ -263,10 +284,13 @@ def _short(rows: Rows, target: str, models: Mapping[str, Sequence[float]]) -> tu
 def _cheaper_square(rows: Rows) -> Claim:
     savings = [
         log_saving(
-            *([(row["error"][name][-1], row["matrices_of"][name][-1])] for name in (AS_EXACT, FOLDED))
+            *(
+                [(row["error"][name][-1], row["matrices_of"][name][-1])]
+                for name in (AS_EXACT, FOLDED)
+            )
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     folds = rows[0]["folds"]
     cheaper = [
         m
@@ -283,7 +307,7 @@ def _cheaper_square(rows: Rows) -> Claim:
         f"at an error of {spread([row['error'][FOLDED][-1] for row in rows])}, matrices of the shallow "
         f"one over the deep one's: {_shown_ratios(savings)}; {since}",
         positive(savings, ERROR_MARGIN),
-    )  # fmt: skip
+    )
 
 
 def _shown_ratios(savings: Sequence[float]) -> str:

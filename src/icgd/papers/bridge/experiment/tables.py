@@ -69,14 +69,15 @@ def _trained_table(rows: Rows, target: str) -> ResultTable:
             counts = found[0]["resources"]
             lines.append(
                 (
-                    f"{units}", "-".join(map(str, found[0]["widths"])),
+                    f"{units}",
+                    "-".join(map(str, found[0]["widths"])),
                     spread(trained_errors(rows, target, layers, units)),
                     *(
                         f"{counts[m]['layers']}, {counts[m]['heads']:,}, {counts[m]['matrices']:,}"
                         for m in CONSTRUCTIONS
                     ),
                 )
-            )  # fmt: skip
+            )
     naive = [row["naive"][target] for row in select(rows, what=NAIVE)]
     lines += [
         (
@@ -89,8 +90,9 @@ def _trained_table(rows: Rows, target: str) -> ResultTable:
     ]
     return ResultTable(
         f"Trained on {NAMES[target]}: squared error, and layers, heads, matrices of a step in context",
-        ("Units", "Network", "Squared error", *(f"{p}'s" for p in CONSTRUCTIONS.values())), tuple(lines),
-    )  # fmt: skip
+        ("Units", "Network", "Squared error", *(f"{p}'s" for p in CONSTRUCTIONS.values())),
+        tuple(lines),
+    )
 
 
 def _balls(rows: Rows) -> ResultTable:
@@ -102,15 +104,20 @@ def _balls(rows: Rows) -> ResultTable:
             network = "-".join(map(str, count["widths"]))
             lines.append(
                 (
-                    d, f"{found[0]['deltas'][i]}", network, spread(errors), f"{count['heads']:,}",
+                    d,
+                    f"{found[0]['deltas'][i]}",
+                    network,
+                    spread(errors),
+                    f"{count['heads']:,}",
                     f"{count['matrices']:,}",
                 )
-            )  # fmt: skip
+            )
     return ResultTable(
         "Three layers written down for the ball within delta (of the first seed), and heads and matrices of "
         "BRIDGE's construction",
-        ("Dimension", "Delta", "Network", "Squared error", "Heads", "Matrices"), tuple(lines),
-    )  # fmt: skip
+        ("Dimension", "Delta", "Network", "Squared error", "Heads", "Matrices"),
+        tuple(lines),
+    )
 
 
 def _squares(rows: Rows) -> ResultTable:
@@ -123,18 +130,29 @@ def _squares(rows: Rows) -> ResultTable:
         )
         lines.append(
             (
-                f"{m}", f"{units[FOLDED][0]}", spread(errors[FOLDED]), spread(errors[SHALLOW]),
-                f"{matrices[FOLDED][0]:,}", f"{units[AS_EXACT][0]:,}", f"{matrices[AS_EXACT][0]:,}",
+                f"{m}",
+                f"{units[FOLDED][0]}",
+                spread(errors[FOLDED]),
+                spread(errors[SHALLOW]),
+                f"{matrices[FOLDED][0]:,}",
+                f"{units[AS_EXACT][0]:,}",
+                f"{matrices[AS_EXACT][0]:,}",
             )
-        )  # fmt: skip
+        )
     return ResultTable(
         "x^2: largest error, folded m times and by one hidden layer of as many units; matrices of BRIDGE's "
         "construction, and units and matrices of the hidden layer that is as exact",
         (
-            "m", "Units", "Folded", "One hidden layer", "Matrices, folded", "Units, as exact",
+            "m",
+            "Units",
+            "Folded",
+            "One hidden layer",
+            "Matrices, folded",
+            "Units, as exact",
             "Matrices, as exact",
-        ), tuple(lines),
-    )  # fmt: skip
+        ),
+        tuple(lines),
+    )
 
 
 # -- figure ----------------------------------------------------------------------------------------------

@@ -92,15 +92,24 @@ class Case:
 
 @lru_cache(maxsize=64)
 def make_case(
-    widths: tuple[int, ...] = (3, 4, 1), *, seed: int = 0, n: int = 20, activation: str = "softplus",
-    attention: str = "tanh", n_relu: int = 200,
-) -> Case:  # fmt: skip
+    widths: tuple[int, ...] = (3, 4, 1),
+    *,
+    seed: int = 0,
+    n: int = 20,
+    activation: str = "softplus",
+    attention: str = "tanh",
+    n_relu: int = 200,
+) -> Case:
     """Random data in [-1, 1] and weights that keep pre-activations small, without bias as printed."""
     network = Network(widths, activation, bias=False)
     program = compile_program(
-        network, GD(LR, box=BOX), method="forward_mode", attention=attention, n_relu=n_relu,  # type: ignore[arg-type]
+        network,
+        GD(LR, box=BOX),
+        method="forward_mode",
+        attention=attention,  # type: ignore[arg-type]
+        n_relu=n_relu,
         n_examples=n,
-    )  # fmt: skip
+    )
     draw = torch.Generator().manual_seed(seed)
     X = 2 * torch.rand(n, widths[0], generator=draw, dtype=torch.float64) - 1
     Y = 2 * torch.rand(n, widths[-1], generator=draw, dtype=torch.float64) - 1

@@ -173,9 +173,12 @@ def exact_forward(seen: Tensor, d: int) -> Tensor:
     above, below = F.unpack(seen[..., : F.width]), B.unpack(seen[..., F.width :])
     z = _apply(below["weight"], above["output"])
     told = {
-        "output": z.relu(), "input": above["output"], "slope": (z > 0).to(z.dtype),
-        "weight": below["weight"], "one": above["one"],
-    }  # fmt: skip
+        "output": z.relu(),
+        "input": above["output"],
+        "slope": (z > 0).to(z.dtype),
+        "weight": below["weight"],
+        "one": above["one"],
+    }
     return F.pack(told, dtype=z.dtype, batch=tuple(z.shape[:-1]))
 
 
@@ -186,9 +189,10 @@ def exact_backward(seen: Tensor, d: int, lr: float) -> Tensor:
     delta = above["signal"] * below["slope"]
     moved = delta.unsqueeze(-1) * below["input"].unsqueeze(-2)
     told = {
-        "delta": delta, "signal": _apply(below["weight"].mT, delta),
+        "delta": delta,
+        "signal": _apply(below["weight"].mT, delta),
         "weight": below["weight"] - lr * moved,
-    }  # fmt: skip
+    }
     return B.pack(told, dtype=delta.dtype, batch=tuple(delta.shape[:-1]))
 
 

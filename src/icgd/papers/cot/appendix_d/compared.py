@@ -53,27 +53,75 @@ class OperatorSize(Size):
 
 
 LAPTOP = OperatorSize(
-    seeds=5, compared=3, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
-    wide_students=300, epochs=20, many_epochs=10, long_epochs=80, wide_epochs=50, tested=60, width=128,
+    seeds=5,
+    compared=3,
+    d=5,
+    wide=10,
+    depths=(3, 6, 9),
+    rounds=20,
+    lr=0.05,
+    students=200,
+    many=1000,
+    wide_students=300,
+    epochs=20,
+    many_epochs=10,
+    long_epochs=80,
+    wide_epochs=50,
+    tested=60,
+    width=128,
     hidden=512,
-)  # fmt: skip
+)
 SMOKE = OperatorSize(
-    seeds=1, compared=1, d=3, wide=4, depths=(1, 2, 3), rounds=2, lr=0.05, students=4, many=6,
-    wide_students=6, epochs=2, many_epochs=1, long_epochs=2, wide_epochs=1, tested=6, width=16, hidden=16,
-)  # fmt: skip
+    seeds=1,
+    compared=1,
+    d=3,
+    wide=4,
+    depths=(1, 2, 3),
+    rounds=2,
+    lr=0.05,
+    students=4,
+    many=6,
+    wide_students=6,
+    epochs=2,
+    many_epochs=1,
+    long_epochs=2,
+    wide_epochs=1,
+    tested=6,
+    width=16,
+    hidden=16,
+)
 OVERNIGHT = OperatorSize(
-    seeds=5, compared=3, d=5, wide=10, depths=(3, 6, 9), rounds=20, lr=0.05, students=200, many=1000,
-    wide_students=1000, epochs=20, many_epochs=40, long_epochs=200, wide_epochs=300, tested=60,
-    width=128, hidden=512,
-)  # fmt: skip
+    seeds=5,
+    compared=3,
+    d=5,
+    wide=10,
+    depths=(3, 6, 9),
+    rounds=20,
+    lr=0.05,
+    students=200,
+    many=1000,
+    wide_students=1000,
+    epochs=20,
+    many_epochs=40,
+    long_epochs=200,
+    wide_epochs=300,
+    tested=60,
+    width=128,
+    hidden=512,
+)
 
 
 def plain(size: OperatorSize, **changed: Any) -> dict[str, Any]:
     """The block of the paper, for both operators."""
     block = {
-        "kind": "plain", "width": size.width, "heads": 8, "hidden": size.hidden, "normalised": True,
-        "positions": False, **changed,
-    }  # fmt: skip
+        "kind": "plain",
+        "width": size.width,
+        "heads": 8,
+        "hidden": size.hidden,
+        "normalised": True,
+        "positions": False,
+        **changed,
+    }
     return {"forward": block, "backward": block}
 
 
@@ -104,9 +152,13 @@ def compared_blocks(size: OperatorSize) -> list[Case]:
     """Blocks that are compared."""
     d, lr, wide, many = size.d, size.lr, size.wide, _many(size)
     wider = {
-        **many, "fresh": True, "d": wide, "students": size.wide_students, "epochs": size.wide_epochs,
+        **many,
+        "fresh": True,
+        "d": wide,
+        "students": size.wide_students,
+        "epochs": size.wide_epochs,
         "tested_layers": [size.depths[0]],
-    }  # fmt: skip
+    }
     long = {**many, "epochs": size.long_epochs}
     softmax: dict[str, Any] = {"copies": True, "scale": lr, "radius": RADIUS}
     return [

@@ -116,10 +116,21 @@ class CotD(Experiment):
         size: OperatorSize, case: str, block: dict[str, Any], changed: dict[str, Any], seed: int
     ) -> Cell:
         options: dict[str, Any] = {
-            "d": size.d, "n_layers": size.depths[0], "n_rounds": size.rounds, "lr": size.lr,
-            "students": size.students, "fresh": False, "block": block, "epochs": size.epochs, "batch": 64,
-            "rate": 1e-3, "tested": size.tested, "tested_layers": list(size.depths), "seed": seed, **changed,
-        }  # fmt: skip
+            "d": size.d,
+            "n_layers": size.depths[0],
+            "n_rounds": size.rounds,
+            "lr": size.lr,
+            "students": size.students,
+            "fresh": False,
+            "block": block,
+            "epochs": size.epochs,
+            "batch": 64,
+            "rate": 1e-3,
+            "tested": size.tested,
+            "tested_layers": list(size.depths),
+            "seed": seed,
+            **changed,
+        }
         key = {"case": case, "d": options["d"], "layers": options["n_layers"], "seed": seed}
         return Cell(key, WORK, options, ("epochs", "students"))
 
@@ -144,7 +155,9 @@ class CotD(Experiment):
             _beats_copying(plain_rows),
             _follows(
                 "chains of the plain block follow gradient descent",
-                "one layer generates the chain of SGD", plain_rows, ours=False,
+                "one layer generates the chain of SGD",
+                plain_rows,
+                ours=False,
             ),
             Claim(
                 "chains of the plain block end nearer than weights that are left alone",
@@ -157,11 +170,15 @@ class CotD(Experiment):
             _follows(f"{works} at d = {d}, N = {layers}", multiplies, best),
             _follows_counting_all(f"{works} at d = {d}, N = {layers}", multiplies, best),
             _follows_deeper(works, best),
-            _follows(f"{works} at d = {width}, N = {layers}", f"{multiplies}, for wider students", wide),
+            _follows(
+                f"{works} at d = {width}, N = {layers}", f"{multiplies}, for wider students", wide
+            ),
             _follows_counting_all(
                 f"{works} at d = {width}, N = {layers}", f"{multiplies}, for wider students", wide
             ),
-            _follows(f"{over_spectral} at d = {width}", "the same by softmax attention alone", softmax),
+            _follows(
+                f"{over_spectral} at d = {width}", "the same by softmax attention alone", softmax
+            ),
             _follows_counting_all(
                 f"{over_spectral} at d = {width}", "the same by softmax attention alone", softmax
             ),
@@ -177,7 +194,7 @@ class CotD(Experiment):
                 ],
                 ours=True,
             ),
-        ]  # fmt: skip
+        ]
 
     def draw(self, rows: Rows) -> Figure:
         """Figure 2, and what chains come to."""

@@ -60,9 +60,17 @@ class ProductBlock(nn.Module):
     """
 
     def __init__(
-        self, d: int, direction: Direction, *, heads: int, keys: int, hidden: int, copies: bool, scale: float,
+        self,
+        d: int,
+        direction: Direction,
+        *,
+        heads: int,
+        keys: int,
+        hidden: int,
+        copies: bool,
+        scale: float,
         radius: float = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.learned: Tensor
         self.carried: Tensor
@@ -133,9 +141,18 @@ class OperatorFit:
     """
 
     def __init__(
-        self, operator: nn.Module, held_out: tuple[Tensor, Tensor], *, d: int, weight_rows: Tensor,
-        weight_scale: float, epochs: int, batch: int, rate: float, generator: torch.Generator,
-    ) -> None:  # fmt: skip
+        self,
+        operator: nn.Module,
+        held_out: tuple[Tensor, Tensor],
+        *,
+        d: int,
+        weight_rows: Tensor,
+        weight_scale: float,
+        epochs: int,
+        batch: int,
+        rate: float,
+        generator: torch.Generator,
+    ) -> None:
         self.operator, self.held_out, self.d = operator, held_out, d
         self.epochs, self.batch, self.rate, self.generator = epochs, batch, rate, generator
         self.importance = torch.ones(held_out[1].shape[1])

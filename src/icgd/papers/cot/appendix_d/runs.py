@@ -38,10 +38,23 @@ Pairs = tuple[Tensor, Tensor]
 
 
 def train_operators(
-    place: Workplace, *, d: int, n_layers: int, n_rounds: int, lr: float, students: int, fresh: bool,
-    block: dict[str, dict[str, Any]], epochs: int, batch: int, rate: float, tested: int,
-    tested_layers: list[int], seed: int, grown_from: int = 0,
-) -> dict[str, Any]:  # fmt: skip
+    place: Workplace,
+    *,
+    d: int,
+    n_layers: int,
+    n_rounds: int,
+    lr: float,
+    students: int,
+    fresh: bool,
+    block: dict[str, dict[str, Any]],
+    epochs: int,
+    batch: int,
+    rate: float,
+    tested: int,
+    tested_layers: list[int],
+    seed: int,
+    grown_from: int = 0,
+) -> dict[str, Any]:
     """Both operators on blocks of exact SGD, and roll-outs of students that were never seen.
 
     students       whose chains an epoch goes through
@@ -65,10 +78,16 @@ def train_operators(
     for number, direction in enumerate(_DIRECTIONS):
         torch.manual_seed(2 * seed + number)
         fits[direction] = OperatorFit(
-            _build(d, direction, block[direction]), unseen[direction], d=d,
-            weight_rows=_weight_rows(d, direction), weight_scale=block[direction].get("scale", 1.0),
-            epochs=epochs, batch=batch, rate=rate, generator=data_generator(seed, TESTED + 1),
-        )  # fmt: skip
+            _build(d, direction, block[direction]),
+            unseen[direction],
+            d=d,
+            weight_rows=_weight_rows(d, direction),
+            weight_scale=block[direction].get("scale", 1.0),
+            epochs=epochs,
+            batch=batch,
+            rate=rate,
+            generator=data_generator(seed, TESTED + 1),
+        )
     for epoch in range(epochs):
         if fresh or not epoch:
             width = active_width(d, grown_from, epoch, epochs)

@@ -42,8 +42,17 @@ def operator_tables(rows: Rows) -> list[ResultTable]:
         ResultTable(
             "Losses on students that were never seen (squared Frobenius norm), and of guesses that need no "
             "operator",
-            (*COLUMNS, "Forward", "Backward", "Its weights", "Forward: copies, means", "least squares",
-             "Backward: copies, zeros", "least squares", "Weights: copies"),
+            (
+                *COLUMNS,
+                "Forward",
+                "Backward",
+                "Its weights",
+                "Forward: copies, means",
+                "least squares",
+                "Backward: copies, zeros",
+                "least squares",
+                "Weights: copies",
+            ),
             tuple(losses),
         ),
         ResultTable(
@@ -52,11 +61,21 @@ def operator_tables(rows: Rows) -> list[ResultTable]:
             "the second, also with one of the two operators exact. The last two columns have the share "
             "of students on which SGD itself explodes (it moves them by more than their norm), and the "
             "part when they count; all other roots of means leave them out",
-            (*COLUMNS, "Off", "Off, median", "Moved", "Moved, median", "Part", "Forward exact",
-             "Backward exact", "SGD explodes", "Part, all students"),
+            (
+                *COLUMNS,
+                "Off",
+                "Off, median",
+                "Moved",
+                "Moved, median",
+                "Part",
+                "Forward exact",
+                "Backward exact",
+                "SGD explodes",
+                "Part, all students",
+            ),
             tuple(chains),
         ),
-    ]  # fmt: skip
+    ]
     if deeper:
         names = tuple("Other depth" for _ in deeper[0][3:])
         heading = (
@@ -77,9 +96,11 @@ def _distances(rows: Sequence[Row]) -> list[str]:
     names = ("off_mean", "off_median", "moved_mean", "moved_median")
     numbers = [
         *([math.sqrt(c[name][-1]) for c in at] for name in names),
-        offs(rows), *(offs_with_exact(rows, way) for way in ("forward", "backward")),
-        exploding(rows), offs_of_all(rows),
-    ]  # fmt: skip
+        offs(rows),
+        *(offs_with_exact(rows, way) for way in ("forward", "backward")),
+        exploding(rows),
+        offs_of_all(rows),
+    ]
     return [spread(values) for values in numbers]
 
 

@@ -49,9 +49,13 @@ class Case:
         # The nearest level: the range just fits, so that 512 levels are as fine as they can be.
         link = self.problem.spec.loss.form == "link"
         return compile_program(
-            self.problem, lr, temperature="hard", n_grid=512, target_radius=y,
+            self.problem,
+            lr,
+            temperature="hard",
+            n_grid=512,
+            target_radius=y,
             radius=self.reach + (0.0 if link else y),
-        )  # fmt: skip
+        )
 
 
 def made(name: str, problem: LinearModel, X: Tensor, y: Tensor) -> Case:

@@ -20,9 +20,12 @@ def _constants(its: Case) -> dict[str, float]:
     spec = its.problem.spec
     zero = torch.zeros_like(its.best)
     return {
-        "C0": float(its.problem.gradient(zero, its.X, its.y).norm()), "beta": its.beta,
-        "R": 2 * float(its.best.norm()), "lam": spec.lam, "d": spec.n_features,
-    }  # fmt: skip
+        "C0": float(its.problem.gradient(zero, its.X, its.y).norm()),
+        "beta": its.beta,
+        "R": 2 * float(its.best.norm()),
+        "lam": spec.lam,
+        "d": spec.n_features,
+    }
 
 
 def _allowed_head_error(its: Case, eps: float) -> float:
@@ -89,14 +92,25 @@ def _slopes() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _at_eps(
-    its: Case, rho: float, margin: float, n_grid: int, radius: float, temperature: str,
-    L: int, eps: float,
-) -> float:  # fmt: skip
+    its: Case,
+    rho: float,
+    margin: float,
+    n_grid: int,
+    radius: float,
+    temperature: str,
+    L: int,
+    eps: float,
+) -> float:
     """The gap after L steps of a program whose steps are certified to eps; infinite if they are not."""
     program = compile_program(
-        its.problem, GD(lr=1 / its.beta), n_grid=n_grid, rho=rho, margin=margin, radius=radius,
+        its.problem,
+        GD(lr=1 / its.beta),
+        n_grid=n_grid,
+        rho=rho,
+        margin=margin,
+        radius=radius,
         temperature=temperature,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
     check = verify_statistics(program, its.X, its.y, steps=L, probe_sets=0)
     return check.distance if below(check) and check.round_bound <= eps else float("inf")
 

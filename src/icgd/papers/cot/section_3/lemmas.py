@@ -122,8 +122,11 @@ def lemma_a2() -> Row:
     # eta in (1/beta, 2/beta] is as good for this lemma as any below.
     long = verify_statistics(
         compile_program(its.problem, GD(lr=1.9 / its.beta), radius=8.0),
-        its.X, its.y, steps=HARD_STEPS, probe_sets=0,
-    )  # fmt: skip
+        its.X,
+        its.y,
+        steps=HARD_STEPS,
+        probe_sets=0,
+    )
     spectral, hard = checked(name, "spectral"), checked(name, "hard", HARD_STEPS)
     return judge(
         "Lemma A.2",

@@ -148,19 +148,26 @@ def extractor(d: int) -> Tensor:
     Differs from the paper: no; it has 2(1 + 3d + d^2) - 1 columns, one less than its input has rows.
     """
     middle, last = d * d + 2 * d + 1, 2 * d + d * d
-    return torch.cat([
-        pieces(d, ("I", d), ("0", d), ("0", middle), ("0", last)),
-        pieces(d, ("0", d), ("I", d), ("0", middle), ("0", last)),
-        pieces(last, ("0", d), ("0", d), ("0", middle), ("I", last)),
-    ])  # fmt: skip
+    return torch.cat(
+        [
+            pieces(d, ("I", d), ("0", d), ("0", middle), ("0", last)),
+            pieces(d, ("0", d), ("I", d), ("0", middle), ("0", last)),
+            pieces(last, ("0", d), ("0", d), ("0", middle), ("I", last)),
+        ]
+    )
 
 
 def extracted(d: int) -> Layout:
     """What the rows of A*(Z) are said to hold."""
-    return Layout([
-        Slot("delta_next", (d,)), Slot("signal_next", (d,)), Slot("inp", (d,)),
-        Slot("slope", (d,)), Slot("weight", (d, d)),
-    ])  # fmt: skip
+    return Layout(
+        [
+            Slot("delta_next", (d,)),
+            Slot("signal_next", (d,)),
+            Slot("inp", (d,)),
+            Slot("slope", (d,)),
+            Slot("weight", (d, d)),
+        ]
+    )
 
 
 def input_selector(d: int) -> Tensor:

@@ -83,12 +83,18 @@ def exact_states(
 
     return [
         LayerState(
-            W.detach(), None if b is None else b.detach(), o[i].detach(), z[i].detach(),
-            o[i + 1].detach(), _gradient(z[i]), _gradient(o[i]),
-            (moved(W), None if b is None else moved(b)), spec.is_linear(i + 1),
+            W.detach(),
+            None if b is None else b.detach(),
+            o[i].detach(),
+            z[i].detach(),
+            o[i + 1].detach(),
+            _gradient(z[i]),
+            _gradient(o[i]),
+            (moved(W), None if b is None else moved(b)),
+            spec.is_linear(i + 1),
         )
         for i, (W, b) in enumerate(leaves)
-    ]  # fmt: skip
+    ]
 
 
 def _gradient(tensor: Tensor) -> Tensor:

@@ -247,19 +247,26 @@ class ContextLookup:
     """
 
     def __init__(
-        self, wiring: Wiring, n_levels: int, f: Callable[[Tensor], Tensor], *,
-        ramp: float = RAMP, seed: int = 0, max_sequences: int = MAX_SEQUENCES,
-    ) -> None:  # fmt: skip
+        self,
+        wiring: Wiring,
+        n_levels: int,
+        f: Callable[[Tensor], Tensor],
+        *,
+        ramp: float = RAMP,
+        seed: int = 0,
+        max_sequences: int = MAX_SEQUENCES,
+    ) -> None:
         _check_levels(n_levels, ramp)
         self.wiring, self.n_levels, self.ramp = wiring, n_levels, ramp
         self.n_sequences = n_sequences(n_levels, len(wiring.free))
         if self.n_sequences > max_sequences:
             raise InvalidParameter(
-                "n_levels", n_levels,
+                "n_levels",
+                n_levels,
                 f"give at most {max_sequences} sequences",
                 remedy=f"{n_levels}^{len(wiring.free)} = {self.n_sequences} cells each need an entry per "
                 "token: take fewer levels or fewer examples, or `mean_gradient`, which needs no table.",
-            )  # fmt: skip
+            )
         self.head = ContextHead.generic(len(wiring.slots), seed)
         centres = self.centres()
         labels, ids = f(centres), self.head.ids(self.quantise(centres))

@@ -29,9 +29,11 @@ class LiteralContextLookup:
     def __init__(self, block: ContextLookup) -> None:
         if len(block.knots) > MAX_UNITS:
             raise InvalidParameter(
-                "block", len(block.knots), f"have at most {MAX_UNITS} knots",
+                "block",
+                len(block.knots),
+                f"have at most {MAX_UNITS} knots",
                 remedy="Larger tables are evaluated by sorting: call the block itself.",
-            )  # fmt: skip
+            )
         self.block, self.d = block, len(block.wiring.slots)
         self.ff1, self.ff2 = self._quantiser(), self._table()
 

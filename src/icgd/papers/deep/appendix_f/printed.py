@@ -77,9 +77,13 @@ class BlindSpot:
 
 
 def blind_spot(
-    phi: Callable[[Tensor], Tensor], value: Tensor, scores: Tensor, *, n_tokens: int = 3,
+    phi: Callable[[Tensor], Tensor],
+    value: Tensor,
+    scores: Tensor,
+    *,
+    n_tokens: int = 3,
     per_side: int = 33,
-) -> BlindSpot:  # fmt: skip
+) -> BlindSpot:
     """Halve the path of `theory.context_lookup.sup_norm_floor` until v . A = v . phi(z_1).
 
     phi  the first layer, on tokens of [0, 1]^d     value  v     scores  phi_1^T scores phi_l

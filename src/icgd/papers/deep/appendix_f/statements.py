@@ -218,10 +218,16 @@ def first_layer() -> Row:
     D, delta, side = 4, 2.0**-10, 2.0
     z = torch.linspace(-0.5, 3.0, 20_001, dtype=F64)
     cases = max(
-        float((printed.ramp_of_relus(z, t, D, delta, side)
-               - printed.ramp_by_cases(z, t, D, delta, side)).abs().max())
+        float(
+            (
+                printed.ramp_of_relus(z, t, D, delta, side)
+                - printed.ramp_by_cases(z, t, D, delta, side)
+            )
+            .abs()
+            .max()
+        )
         for t in range(D)
-    )  # fmt: skip
+    )
     outside = z[z > side * (1 + delta)]
     left = float(printed.levels_with_last_step(outside, D, delta, side).abs().max())
     # A second token leaves the cube: (F.12) changes the first, a token-wise layer cannot.
@@ -230,10 +236,16 @@ def first_layer() -> Row:
     moved = float((first[0] - first[1]).abs().max())
     low = float(quantise(torch.zeros(1, dtype=F64), D))
     shifted = max(
-        float((printed.ramp_of_relus(z, t, D, delta, side)
-               - printed.ramp_by_cases(z, t, D, delta, side, shifted=True)).abs().max())
+        float(
+            (
+                printed.ramp_of_relus(z, t, D, delta, side)
+                - printed.ramp_by_cases(z, t, D, delta, side, shifted=True)
+            )
+            .abs()
+            .max()
+        )
         for t in range(D)
-    )  # fmt: skip
+    )
     fixed = float(printed.levels_with_last_step(outside, D, delta, side, scaled=True).abs().max())
     return judge(
         "F.4, first layer",

@@ -21,9 +21,15 @@ CHUNK = 50
 
 
 def share_not_constant(
-    n_dims: int, width: int, *, networks: int = NETWORKS, seed: int = 0, mean: float = SHIFT,
-    n_layers: int = N_LAYERS, slope: float = 0.0,
-) -> float:  # fmt: skip
+    n_dims: int,
+    width: int,
+    *,
+    networks: int = NETWORKS,
+    seed: int = 0,
+    mean: float = SHIFT,
+    n_layers: int = N_LAYERS,
+    slope: float = 0.0,
+) -> float:
     """The share of networks with parameters N(mean, 1) that are not constant on inputs N(-2, I).
 
     slope  of a leaky ReLU
@@ -32,9 +38,14 @@ def share_not_constant(
     (0.0, 1.0)
     """
     task = NetworkRegression(
-        n_dims, weights=Gaussian(mean=mean), inputs=AT_MINUS_TWO, n_layers=n_layers, hidden_layer_size=width,
-        scaling="none", slope=slope,
-    )  # fmt: skip
+        n_dims,
+        weights=Gaussian(mean=mean),
+        inputs=AT_MINUS_TWO,
+        n_layers=n_layers,
+        hidden_layer_size=width,
+        scaling="none",
+        slope=slope,
+    )
     source = torch.Generator().manual_seed(seed)
     alive = 0
     for start in range(0, networks, CHUNK):

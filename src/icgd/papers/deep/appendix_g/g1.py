@@ -42,22 +42,71 @@ MIXTURES = {
 TRAINED = "1 : 0"
 SOFTMAX = "softmax"
 PAPER = NetworkSize(
-    seeds=3, n_dims=20, n_points=51, n_layer=12, n_head=8, n_embd=256, d_mlp=256, init_std=0.02, steps=500_000,
-    batch=64, rate=1e-4, schedule="constant", prompts=6400, width=200, tested_points=76,
+    seeds=3,
+    n_dims=20,
+    n_points=51,
+    n_layer=12,
+    n_head=8,
+    n_embd=256,
+    d_mlp=256,
+    init_std=0.02,
+    steps=500_000,
+    batch=64,
+    rate=1e-4,
+    schedule="constant",
+    prompts=6400,
+    width=200,
+    tested_points=76,
     baseline_every=5,
-)  # fmt: skip
+)
 OVERNIGHT = NetworkSize(
-    seeds=3, n_dims=8, n_points=41, n_layer=4, n_head=4, n_embd=64, init_std=0.125, steps=10_000, batch=64,
-    rate=1e-3, prompts=1024, width=100, tested_points=61, baseline_every=10,
-)  # fmt: skip
+    seeds=3,
+    n_dims=8,
+    n_points=41,
+    n_layer=4,
+    n_head=4,
+    n_embd=64,
+    init_std=0.125,
+    steps=10_000,
+    batch=64,
+    rate=1e-3,
+    prompts=1024,
+    width=100,
+    tested_points=61,
+    baseline_every=10,
+)
 LAPTOP = NetworkSize(
-    seeds=3, n_dims=5, n_points=26, n_layer=3, n_head=4, n_embd=64, init_std=0.125, steps=2000, batch=32,
-    rate=1e-3, prompts=512, width=50, tested_points=39, baseline_every=6,
-)  # fmt: skip
+    seeds=3,
+    n_dims=5,
+    n_points=26,
+    n_layer=3,
+    n_head=4,
+    n_embd=64,
+    init_std=0.125,
+    steps=2000,
+    batch=32,
+    rate=1e-3,
+    prompts=512,
+    width=50,
+    tested_points=39,
+    baseline_every=6,
+)
 SMOKE = NetworkSize(
-    seeds=1, n_dims=2, n_points=6, n_layer=1, n_head=2, n_embd=8, init_std=0.3, steps=12, batch=8,
-    rate=1e-3, prompts=32, width=8, tested_points=9, baseline_every=4,
-)  # fmt: skip
+    seeds=1,
+    n_dims=2,
+    n_points=6,
+    n_layer=1,
+    n_head=2,
+    n_embd=8,
+    init_std=0.3,
+    steps=12,
+    batch=8,
+    rate=1e-3,
+    prompts=32,
+    width=8,
+    tested_points=9,
+    baseline_every=4,
+)
 DIFFERS = (
     "The paper gives neither the width of the networks that make the targets nor their scale. Here they are as "
     "wide as its baseline networks, and every prompt's targets are standardised over inputs of the same "
@@ -160,13 +209,15 @@ class DeepG1(Experiment):
         return [
             ResultTable(
                 f"R2 with {end} examples, the longest prompt of the training, by weights of the two Gaussians",
-                ("Layers", "Predictor", *MIXTURES), tuple(lines),
+                ("Layers", "Predictor", *MIXTURES),
+                tuple(lines),
             ),
             ResultTable(
                 f"R2 on the trained mixture with {end} and with {longest} examples",
-                ("Layers", "Predictor", f"{end}", f"{longest}"), tuple(beyond),
+                ("Layers", "Predictor", f"{end}", f"{longest}"),
+                tuple(beyond),
             ),
-        ]  # fmt: skip
+        ]
 
     def claims(self, rows: Rows) -> list[Claim]:
         """Matching networks trained on the prompt, decline beyond the trained length, and mixtures."""

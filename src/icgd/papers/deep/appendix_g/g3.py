@@ -79,13 +79,18 @@ class DeepG3(Experiment):
         task = size.network_task(N_LAYERS)
         models = [
             model_cell(
-                size, attention, seed, task, {TEST: {}}, {"depth": n, "examples": list(size.examples)},
+                size,
+                attention,
+                seed,
+                task,
+                {TEST: {}},
+                {"depth": n, "examples": list(size.examples)},
                 n_layer=n,
             )
             for seed in range(size.seeds)
             for n in size.depths
             for attention in ATTENTIONS
-        ]  # fmt: skip
+        ]
         return models + [naive_predictors(size, seed, task, {}) for seed in range(size.seeds)]
 
     def tables(self, rows: Rows) -> list[ResultTable]:

@@ -69,9 +69,14 @@ class NetworkSize(TrainedSize):
 
 
 def model_cell(
-    size: NetworkSize, attention: str, seed: int, task: dict[str, Any], tests: dict[str, dict[str, Any]],
-    key: dict[str, Any], **model: Any,
-) -> Cell:  # fmt: skip
+    size: NetworkSize,
+    attention: str,
+    seed: int,
+    task: dict[str, Any],
+    tests: dict[str, dict[str, Any]],
+    key: dict[str, Any],
+    **model: Any,
+) -> Cell:
     """Train a transformer on `task`, measure it on each of `tests` (changes of the task by name)."""
     config = size.config(
         model={"attention": attention, "n_positions": size.tested_points, **model},
@@ -88,9 +93,14 @@ def baseline_cell(
 ) -> Cell:
     """Networks trained on prompts of `task`, and least squares."""
     options = {
-        "task": {"n_dims": size.n_dims, **task}, "n_layers": n_layers, "width": size.width, "seed": seed,
-        "n_points": size.tested_points, "n_prompts": size.prompts, "lengths": size.lengths,
-    }  # fmt: skip
+        "task": {"n_dims": size.n_dims, **task},
+        "n_layers": n_layers,
+        "width": size.width,
+        "seed": seed,
+        "n_points": size.tested_points,
+        "n_prompts": size.prompts,
+        "lengths": size.lengths,
+    }
     key = {"predictor": "baselines", "seed": seed, **key}
     return Cell(key, f"{__name__}:r2_of_baselines", options)
 
@@ -100,9 +110,14 @@ def naive_predictors(
 ) -> Cell:
     """Naive predictors on prompts of `task`, judged with the longest trained prompt."""
     return naive_cell(
-        key, {"n_dims": size.n_dims, **task}, n_points=size.tested_points, n_prompts=size.prompts, seed=seed,
-        until=size.n_points, last=1,
-    )  # fmt: skip
+        key,
+        {"n_dims": size.n_dims, **task},
+        n_points=size.tested_points,
+        n_prompts=size.prompts,
+        seed=seed,
+        until=size.n_points,
+        last=1,
+    )
 
 
 def r2_of_a_model(
@@ -121,9 +136,16 @@ def r2_of_a_model(
 
 
 def r2_of_baselines(
-    place: Workplace, *, task: dict[str, Any], n_layers: int, width: int, seed: int, n_points: int,
-    n_prompts: int, lengths: Sequence[int],
-) -> dict[str, Any]:  # fmt: skip
+    place: Workplace,
+    *,
+    task: dict[str, Any],
+    n_layers: int,
+    width: int,
+    seed: int,
+    n_points: int,
+    n_prompts: int,
+    lengths: Sequence[int],
+) -> dict[str, Any]:
     """R2 of networks trained on the prompt and of least squares, at some numbers of examples."""
     torch.set_num_threads(1)
     batches = evaluation_prompts(_task(task), n_points, n_prompts, seed)
@@ -170,8 +192,13 @@ def baseline_curves(rows: Rows, name: str, **key: Any) -> tuple[list[int], list[
 
 
 def short_of_naive(
-    rows: Rows, test: str, attentions: Sequence[str], *, naive: Mapping[str, Any] | None = None, **key: Any
-) -> tuple[str, ...]:  # fmt: skip
+    rows: Rows,
+    test: str,
+    attentions: Sequence[str],
+    *,
+    naive: Mapping[str, Any] | None = None,
+    **key: Any,
+) -> tuple[str, ...]:
     """Transformers that are worse than the best naive predictor at the end of the trained prompts.
 
     test   as in training: what models were never trained for is no part of the gate

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from icgd.lab.experiments.claim import Case, gated_claim
 from icgd.lab.experiments.drawing import COLOURS, curve, panels, title
-from icgd.lab.experiments.experiment import Claim, Experiment, ResultTable, Row, Rows, Scale, Size
+from icgd.lab.experiments.experiment import Claim, Experiment, ResultTable, Row, Rows, Scale
 from icgd.lab.experiments.learned import Reference, best_of, shortfalls
 from icgd.lab.experiments.over_seeds import (
     positive,
@@ -20,6 +19,7 @@ from icgd.lab.experiments.over_seeds import (
 from icgd.lab.sweeps.cells import Cell
 from icgd.papers.deep.appendix_h.diffusion import NOISE, SCORE
 from icgd.papers.deep.appendix_h.learning import COT, DIRECT, EXACT, IN_CONTEXT, NAIVE, STACK, TRUTH
+from icgd.papers.deep.appendix_h.sizes import LAPTOP, OVERNIGHT, PAPER, SMOKE, ScoreSize
 from icgd.papers.deep.appendix_h.statements import CENTRES, SPREAD, T_0, T_1
 
 if TYPE_CHECKING:
@@ -33,68 +33,13 @@ LEARNED = 0.8
 FACTOR = 2.0
 """How many times as far as the exact score's samples may be from the mixture."""
 LEARNERS = (
-    (STACK, "gelu", SCORE), (STACK, "relu", SCORE), (COT, "relu", SCORE), (STACK, "gelu", NOISE),
+    (STACK, "gelu", SCORE),
+    (STACK, "relu", SCORE),
+    (COT, "relu", SCORE),
+    (STACK, "gelu", NOISE),
     (COT, "relu", NOISE),
-)  # fmt: skip
+)
 """Construction, activation of the network, what its examples show."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoreSize(Size):
-    """Settings of Appendix H.
-
-    width, hidden  units of a hidden layer, hidden layers; `cot_width` of the chain of thought's network
-    examples       in the prompt of the stack
-    steps, lr      of gradient descent on all of them, by the stack
-    rounds, cot_lr of the chain of thought: a round for an example, each seen once
-    noise_examples, noise_steps, noise_cot_lr  the same where examples show noise instead of the score
-    early          how much more often early times are seen: t = T_0 + (T_1 - T_0) u^early
-    n_relu         units of each function that a stack fits; ReLU needs one or two, and is exact
-    fresh          points on which R2 is measured
-    samples        of every sampler
-    sampler_steps  of the reverse process
-    points         of each sample in the picture
-    """
-
-    width: int
-    hidden: int
-    examples: int
-    steps: int
-    lr: float
-    cot_width: int
-    rounds: int
-    cot_lr: float
-    noise_examples: int
-    noise_steps: int
-    noise_cot_lr: float
-    early: float
-    n_relu: int
-    fresh: int
-    samples: int
-    sampler_steps: int
-    points: int
-
-
-SMOKE = ScoreSize(
-    seeds=1, width=4, hidden=2, examples=8, steps=8, lr=0.5, cot_width=4, rounds=20, cot_lr=0.05,
-    noise_examples=16, noise_steps=8, noise_cot_lr=0.02, early=2.0, n_relu=17, fresh=50, samples=40,
-    sampler_steps=4, points=20,
-)  # fmt: skip
-LAPTOP = ScoreSize(
-    seeds=3, width=16, hidden=2, examples=256, steps=8000, lr=0.25, cot_width=32, rounds=40_000, cot_lr=0.1,
-    noise_examples=512, noise_steps=4500, noise_cot_lr=0.03, early=2.0, n_relu=257, fresh=4000,
-    samples=4000, sampler_steps=100, points=200,
-)  # fmt: skip
-OVERNIGHT = ScoreSize(
-    seeds=5, width=24, hidden=2, examples=512, steps=30_000, lr=0.25, cot_width=64, rounds=200_000, cot_lr=0.05,
-    noise_examples=1024, noise_steps=15_000, noise_cot_lr=0.02, early=2.0, n_relu=257, fresh=4000,
-    samples=8000, sampler_steps=200, points=200,
-)  # fmt: skip
-PAPER = ScoreSize(
-    seeds=5, width=32, hidden=2, examples=1024, steps=100_000, lr=0.25, cot_width=64, rounds=400_000,
-    cot_lr=0.05, noise_examples=4096, noise_steps=50_000, noise_cot_lr=0.02, early=2.0, n_relu=257, fresh=4000,
-    samples=8000, sampler_steps=200, points=200,
-)  # fmt: skip
 
 
 class DeepH(Experiment):
@@ -127,7 +72,7 @@ class DeepH(Experiment):
         "thousand steps, weights and R2 come apart, and the table shows it.",
         "The chain of thought is the one-layer softmax construction of COT, which trains ReLU networks with "
         "one example a round; it sees more examples, each once.",
-    )  # fmt: skip
+    )
     seeds_differ: ClassVar = "Every seed has examples, noise and true samples of its own."
     only_cpu: ClassVar = True
     sizes: ClassVar = {"smoke": SMOKE, "laptop": LAPTOP, "overnight": OVERNIGHT, "paper": PAPER}
@@ -139,16 +84,22 @@ class DeepH(Experiment):
         made = []
         for seed in range(size.seeds):
             sampling = {
-                "samples": size.samples, "sampler_steps": size.sampler_steps,
-                "points": size.points, "seed": seed,
-            }  # fmt: skip
+                "samples": size.samples,
+                "sampler_steps": size.sampler_steps,
+                "points": size.points,
+                "seed": seed,
+            }
             made.append(Cell({"how": EXACT, "seed": seed}, f"{work}:sample_exactly", sampling))
             for how, activation, target in LEARNERS:
                 key = {"how": how, "activation": activation, "target": target, "seed": seed}
                 options: dict[str, Any] = {
-                    **sampling, **key, "hidden": size.hidden, "early": size.early,
-                    "fresh": size.fresh, **_training(size, how, target),
-                }  # fmt: skip
+                    **sampling,
+                    **key,
+                    "hidden": size.hidden,
+                    "early": size.early,
+                    "fresh": size.fresh,
+                    **_training(size, how, target),
+                }
                 made.append(Cell(key, f"{work}:learn", options, effort=("steps",)))
         for seed in range(size.seeds):
             fitted = {
@@ -167,18 +118,23 @@ class DeepH(Experiment):
             found = select(rows, how=how, activation=activation, target=target)
             learned.append(
                 (
-                    how, activation, target, f"{found[0]['steps'][-1]:,}",
+                    how,
+                    activation,
+                    target,
+                    f"{found[0]['steps'][-1]:,}",
                     *(spread(_r2(found, by), 5) for by in (IN_CONTEXT, DIRECT)),
                     spread([row["apart"][-1] for row in found]),
                 )
-            )  # fmt: skip
+            )
             distances += [
                 (
-                    f"{how}, {activation}, {target}, {by}", spread(_distances(found, by)),
-                    spread(_times(_distances(found, by), _exact(rows, EXACT))), spread(_at_end(found, by)),
+                    f"{how}, {activation}, {target}, {by}",
+                    spread(_distances(found, by)),
+                    spread(_times(_distances(found, by), _exact(rows, EXACT))),
+                    spread(_at_end(found, by)),
                 )
                 for by in (IN_CONTEXT, DIRECT)
-            ]  # fmt: skip
+            ]
         naive = select(rows, how=NAIVE)
         learned += [
             (NAIVE, name, SCORE, "-", spread([row["r2"][name] for row in naive], 5), "-", "-")
@@ -186,16 +142,25 @@ class DeepH(Experiment):
         ]
         ones = [
             (
-                name, spread(_exact(rows, name)), spread(_times(_exact(rows, name), _exact(rows, EXACT))),
+                name,
+                spread(_exact(rows, name)),
+                spread(_times(_exact(rows, name), _exact(rows, EXACT))),
                 spread(_at_end(select(rows, how=EXACT), name)),
             )
             for name in (TRUTH, EXACT)
-        ]  # fmt: skip
+        ]
         return [
             ResultTable(
                 "R2 of the learned score on fresh points, and the largest difference of a weight at the end",
-                ("Construction", "Network", "Examples show", "Steps", "R2 in context", "R2 direct",
-                 "Weights differ by"),
+                (
+                    "Construction",
+                    "Network",
+                    "Examples show",
+                    "Steps",
+                    "R2 in context",
+                    "R2 direct",
+                    "Weights differ by",
+                ),
                 tuple(learned),
             ),
             ResultTable(
@@ -205,7 +170,7 @@ class DeepH(Experiment):
                 ("Samples", "Energy distance", "Times the exact score's", f"Distance at t = {T_0}"),
                 (*ones, *distances),
             ),
-        ]  # fmt: skip
+        ]
 
     def claims(self, rows: Rows) -> list[Claim]:
         """In context as directly; samples nearly as good as the exact score's."""
@@ -299,8 +264,12 @@ def _training(size: ScoreSize, how: str, target: str) -> dict[str, Any]:
     if how == STACK:
         steps = size.steps if clean else size.noise_steps
         return {
-            "width": size.width, "examples": examples, "steps": steps, "lr": size.lr, "n_relu": size.n_relu,
-        }  # fmt: skip
+            "width": size.width,
+            "examples": examples,
+            "steps": steps,
+            "lr": size.lr,
+            "n_relu": size.n_relu,
+        }
     lr = size.cot_lr if clean else size.noise_cot_lr
     return {"width": size.cot_width, "examples": examples, "steps": size.rounds, "lr": lr}
 

@@ -44,10 +44,24 @@ NAIVE = "naive"
 
 
 def learn(
-    place: Workplace, *, how: str, activation: str, target: str, width: int, hidden: int, steps: int, lr: float,
-    examples: int, early: float, fresh: int, samples: int, sampler_steps: int, points: int, seed: int,
+    place: Workplace,
+    *,
+    how: str,
+    activation: str,
+    target: str,
+    width: int,
+    hidden: int,
+    steps: int,
+    lr: float,
+    examples: int,
+    early: float,
+    fresh: int,
+    samples: int,
+    sampler_steps: int,
+    points: int,
+    seed: int,
     n_relu: int = 0,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Train in context and directly, then sample with what either has learned.
 
     how       "stack": steps of gradient descent on all examples; "chain of thought": a step for every example,
@@ -135,9 +149,14 @@ def _judged(made: Mapping[str, Tensor], samples: int, seed: int, points: int) ->
 
 
 def _paths(
-    how: str, net: icgd.Network, init: Weights, data: tuple[Tensor, Tensor], lr: float, n_relu: int,
+    how: str,
+    net: icgd.Network,
+    init: Weights,
+    data: tuple[Tensor, Tensor],
+    lr: float,
+    n_relu: int,
     looks: Sequence[int],
-) -> tuple[icgd.Program, dict[str, dict[int, Weights]]]:  # fmt: skip
+) -> tuple[icgd.Program, dict[str, dict[int, Weights]]]:
     """The compiled program, and the weights at every look, in context and directly."""
     kept: dict[int, Weights] = {}
 

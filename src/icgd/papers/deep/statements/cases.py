@@ -54,16 +54,21 @@ class Case:
 
     def exact(self, steps: int) -> list[Weights]:
         """Autograd's gradient descent with the same box, step by step."""
-        path = network_gd_steps(
-            self.network.spec, self.init, self.X, self.Y, self.lr, self.box
-        )  # fmt: skip
+        path = network_gd_steps(self.network.spec, self.init, self.X, self.Y, self.lr, self.box)
         return [next(path) for _ in range(steps)]
 
 
 def make_case(
-    widths: Sequence[int], activation: str = "tanh", *, seed: int = 0, n: int = 12, lr: float = 0.5,
-    box: float = 1.5, output: str | None = None, scale: float = 0.5,
-) -> Case:  # fmt: skip
+    widths: Sequence[int],
+    activation: str = "tanh",
+    *,
+    seed: int = 0,
+    n: int = 12,
+    lr: float = 0.5,
+    box: float = 1.5,
+    output: str | None = None,
+    scale: float = 0.5,
+) -> Case:
     """Standard normal inputs, targets in [-1/2, 1/2], weights of the given scale."""
     g = torch.Generator().manual_seed(seed)
     network = Network(widths, activation, output=output or activation, bias=False)
@@ -97,9 +102,15 @@ def twice_residual(p: Tensor, y: Tensor) -> Tensor:
 
 
 def recursion(
-    V: Sequence[Tensor], X: Tensor, Y: Tensor, r: Map, slope: Map,
-    u: Callable[[Tensor, Tensor], Tensor] = twice_residual, *, rows: bool = False,
-) -> Terms:  # fmt: skip
+    V: Sequence[Tensor],
+    X: Tensor,
+    Y: Tensor,
+    r: Map,
+    slope: Map,
+    u: Callable[[Tensor, Tensor], Tensor] = twice_residual,
+    *,
+    rows: bool = False,
+) -> Terms:
     """p, r', g, s and the gradient from any stand-ins for r, r' and u.
 
     Statement: [DEEP] Definition 3
@@ -154,12 +165,18 @@ def forward_setting(its: Case, eps: float, *, activation: str = "tanh") -> Setti
     B_v = max(float(torch.cat([W.norm(dim=1), W.norm(dim=0)]).max()) for W in V)
     terms = recursion(V, its.X, its.Y, act.apply, act.derivative)
     return Setting(
-        n_layers=len(V), width=max(widths[1:-1]), d=widths[-1], B_v=B_v,
-        B_x=float(its.X.norm(dim=1).max()), L_r=act.bounds[0], L_slope=act.bounds[1], L_loss=2.0,
+        n_layers=len(V),
+        width=max(widths[1:-1]),
+        d=widths[-1],
+        B_v=B_v,
+        B_x=float(its.X.norm(dim=1).max()),
+        L_r=act.bounds[0],
+        L_slope=act.bounds[1],
+        L_loss=2.0,
         B_r=max(float(p.abs().max()) for p in terms.p[1:]) + eps,
         B_slope=max(float(t.abs().max()) for t in terms.slopes) + eps,
         B_loss=float(terms.g.abs().max()) + 2 * eps,
-    )  # fmt: skip
+    )
 
 
 def packed(program: Program, its: Case) -> Tensor:
@@ -213,7 +230,5 @@ def walk(its: Case, program: Program, steps: int, **options: Any) -> Walk:
         bounds.append(max(float(b.max()) for b in told))
         before = after
     exact_path = its.exact(steps)
-    off = [
-        gap(matrices(w), matrices(e)) for w, e in zip(run.history, exact_path, strict=True)
-    ]  # fmt: skip
+    off = [gap(matrices(w), matrices(e)) for w, e in zip(run.history, exact_path, strict=True)]
     return Walk(errors, bounds, within, off, run.history, exact_path)

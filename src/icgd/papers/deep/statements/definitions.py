@@ -142,9 +142,13 @@ def lemma_1() -> Row:
         literal = [_kronecker(V, terms.slopes, terms.p, terms.g, j) for j in range(len(V))]
         worst = max(worst, gap(literal, exact), gap(terms.gradient, exact))
         sizes = recursion(
-            [W.abs() for W in V], its.X.abs(), its.Y, torch.abs, torch.ones_like,
+            [W.abs() for W in V],
+            its.X.abs(),
+            its.Y,
+            torch.abs,
+            torch.ones_like,
             lambda p, y: 2 * (p.abs() + y.abs()),
-        )  # fmt: skip
+        )
         operations = len(its.X) + len(V) * (max(widths) + 8)
         bound = max(bound, operations * UNIT * max(float(G.max()) for G in sizes.gradient))
         if widths[-3] == widths[-2] and len(widths) > 3:  # the proof's first line takes p(N-2)

@@ -263,9 +263,13 @@ def lemma_5() -> Row:
             cut = terms.slopes[j] * torch.relu(terms.s[j + 1] @ V[j + 1])
             lost = max(lost, gap([cut], [terms.s[j]]))
         sizes = recursion(
-            [W.abs() for W in V], its.X.abs(), its.Y, torch.abs, torch.ones_like,
+            [W.abs() for W in V],
+            its.X.abs(),
+            its.Y,
+            torch.abs,
+            torch.ones_like,
             lambda p, y: 2 * (p.abs() + y.abs()),
-        )  # fmt: skip
+        )
         operations = len(its.X) + len(V) * (max(widths) + 8)
         bound = max(bound, operations * UNIT * max(float(G.max()) for G in sizes.gradient))
     return judge(

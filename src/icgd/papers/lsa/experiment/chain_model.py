@@ -190,10 +190,16 @@ class Watched:
 
 
 def fit(
-    model: ChainModel, loss_of: Callable[[int], Tensor], *, steps: int, rate: float,
-    optimizer: Literal["adam", "gd"] = "adam", every: int = 50, clip: float = math.inf,
+    model: ChainModel,
+    loss_of: Callable[[int], Tensor],
+    *,
+    steps: int,
+    rate: float,
+    optimizer: Literal["adam", "gd"] = "adam",
+    every: int = 50,
+    clip: float = math.inf,
     early: int = 0,
-) -> Iterator[Watched]:  # fmt: skip
+) -> Iterator[Watched]:
     """Minimise; yields before the first step, every so many steps, and after the last one.
 
     loss_of  the loss of a step, on prompts of its own

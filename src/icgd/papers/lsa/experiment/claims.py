@@ -33,45 +33,63 @@ from icgd.papers.lsa.experiment.tables import (
 
 STARTS = (
     (
-        TWO_BLOCKS, "plain descent on V31 and W13 finds it too",
-        "Theorem 4.1 is about gradient flow from a spectral start", False,
+        TWO_BLOCKS,
+        "plain descent on V31 and W13 finds it too",
+        "Theorem 4.1 is about gradient flow from a spectral start",
+        False,
     ),
     (
-        ALL_ENTRIES, "plain descent on all entries but W24 finds it too",
+        ALL_ENTRIES,
+        "plain descent on all entries but W24 finds it too",
         "the same, with all entries free but W24, which is -1, a tenth of the rate (larger ones "
-        "diverge) and 5 times the steps", True,
+        "diverge) and 5 times the steps",
+        True,
     ),
     (
-        NO_TARGETS, "plain descent on all entries but W24 and a column of V finds it too",
-        "the same, with W24 and a column of V fixed, in whose direction the loss is steep", True,
+        NO_TARGETS,
+        "plain descent on all entries but W24 and a column of V finds it too",
+        "the same, with W24 and a column of V fixed, in whose direction the loss is steep",
+        True,
     ),
     (
-        RANDOM, "Adam finds it from a random start",
-        "Adam reaches gradient descent from a random start too (W24 is -1 and stays; gradients cut to 1)", True,
+        RANDOM,
+        "Adam finds it from a random start",
+        "Adam reaches gradient descent from a random start too (W24 is -1 and stays; gradients cut to 1)",
+        True,
     ),
     (
-        ILL, "Adam finds it from a badly conditioned start",
+        ILL,
+        "Adam finds it from a badly conditioned start",
         "Adam reaches gradient descent from a badly conditioned spectral start too (eigenvalues from 0.001 to "
-        "0.3, with common eigenvectors)", True,
+        "0.3, with common eigenvectors)",
+        True,
     ),
     (
-        POLYNOMIALS, "Adam finds it on polynomials",
+        POLYNOMIALS,
+        "Adam finds it on polynomials",
         "Adam reaches gradient descent on polynomials too, given as Legendre features, with a step that is "
-        "stable", True,
+        "stable",
+        True,
     ),
     (
-        SCALING, "Adam finds it for other d and n",
-        "Adam reaches gradient descent for fewer and more features and examples too, in as many steps", True,
+        SCALING,
+        "Adam finds it for other d and n",
+        "Adam reaches gradient descent for fewer and more features and examples too, in as many steps",
+        True,
     ),
     (
-        POOLS, "few prompts are enough",
-        "Adam reaches gradient descent on all prompts from few that are shown again and again", True,
+        POOLS,
+        "few prompts are enough",
+        "Adam reaches gradient descent on all prompts from few that are shown again and again",
+        True,
     ),
     (
-        ONLINE, "plain descent finds it from one prompt a step",
-        "online SGD on V31 and W13 reaches gradient descent", True,
+        ONLINE,
+        "plain descent finds it from one prompt a step",
+        "online SGD on V31 and W13 reaches gradient descent",
+        True,
     ),
-)  # fmt: skip
+)
 """Cases (all whose names have this in them), the claim in short, the claim, whether it is our question."""
 FLOOR_TOLERANCE = 0.03
 TRACKS = 0.01

@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 
 RUNS = "icgd.papers.lsa.experiment.runs"
 SPECTRA: dict[str, tuple[float, float]] = {
-    "1 .. 1": (1.0, 1.0), "0.5 .. 1.5": (0.5, 1.5), "0.1 .. 1.9": (0.1, 1.9), "0.5 .. 2.5": (0.5, 2.5),
-    "0.5 .. 3.5": (0.5, 3.5), "5 .. 5": (5.0, 5.0),
-}  # fmt: skip
+    "1 .. 1": (1.0, 1.0),
+    "0.5 .. 1.5": (0.5, 1.5),
+    "0.1 .. 1.9": (0.1, 1.9),
+    "0.5 .. 2.5": (0.5, 2.5),
+    "0.5 .. 3.5": (0.5, 3.5),
+    "5 .. 5": (5.0, 5.0),
+}
 """Eigenvalues of the inputs' covariance, evenly spaced between two ends."""
 RATES = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
 """Steps of gradient descent that a loop is compared with."""
@@ -65,20 +69,50 @@ class LsaSize(Size):
 
 
 LAPTOP = LsaSize(
-    seeds=3, d=10, chains=((20, 10, 0.4), (50, 20, 0.5)), one_steps=((10, 20), (10, 50), (5, 20), (20, 40)),
-    loops=((20, 5), (20, 10), (50, 10)), scaling=((5, 10), (5, 50), (20, 40), (20, 100)), pools=(64, 1024),
-    steps=1500, random_steps=3000, softmax_steps=2000, batch=256, prompts=2000, shifted_n=200,
-)  # fmt: skip
+    seeds=3,
+    d=10,
+    chains=((20, 10, 0.4), (50, 20, 0.5)),
+    one_steps=((10, 20), (10, 50), (5, 20), (20, 40)),
+    loops=((20, 5), (20, 10), (50, 10)),
+    scaling=((5, 10), (5, 50), (20, 40), (20, 100)),
+    pools=(64, 1024),
+    steps=1500,
+    random_steps=3000,
+    softmax_steps=2000,
+    batch=256,
+    prompts=2000,
+    shifted_n=200,
+)
 OVERNIGHT = LsaSize(
-    seeds=5, d=10, chains=((20, 10, 0.4), (50, 20, 0.5), (30, 5, 0.5)),
-    one_steps=((10, 20), (10, 50), (10, 100), (5, 20), (20, 40)), loops=((20, 5), (20, 10), (50, 10)),
-    scaling=((5, 10), (5, 50), (20, 40), (20, 100), (40, 80), (40, 200)), pools=(64, 256, 1024, 4096),
-    steps=5000, random_steps=10_000, softmax_steps=20_000, batch=256, prompts=10_000, shifted_n=200,
-)  # fmt: skip
+    seeds=5,
+    d=10,
+    chains=((20, 10, 0.4), (50, 20, 0.5), (30, 5, 0.5)),
+    one_steps=((10, 20), (10, 50), (10, 100), (5, 20), (20, 40)),
+    loops=((20, 5), (20, 10), (50, 10)),
+    scaling=((5, 10), (5, 50), (20, 40), (20, 100), (40, 80), (40, 200)),
+    pools=(64, 256, 1024, 4096),
+    steps=5000,
+    random_steps=10_000,
+    softmax_steps=20_000,
+    batch=256,
+    prompts=10_000,
+    shifted_n=200,
+)
 SMOKE = LsaSize(
-    seeds=1, d=3, chains=((6, 3, 0.3),), one_steps=((3, 6),), loops=((6, 3),), scaling=((2, 4),), pools=(8,),
-    steps=20, random_steps=20, softmax_steps=10, batch=8, prompts=50, shifted_n=20,
-)  # fmt: skip
+    seeds=1,
+    d=3,
+    chains=((6, 3, 0.3),),
+    one_steps=((3, 6),),
+    loops=((6, 3),),
+    scaling=((2, 4),),
+    pools=(8,),
+    steps=20,
+    random_steps=20,
+    softmax_steps=10,
+    batch=8,
+    prompts=50,
+    shifted_n=20,
+)
 
 
 class LsaTrain(Experiment):
@@ -128,9 +162,15 @@ class LsaTrain(Experiment):
             for n, k in size.loops:
                 key = {"part": "loop", "n": n, "k": k, "seed": seed}
                 options = {
-                    "d": size.d, "n": n, "k": k, "rates": RATES, "rate": 5e-2, "clip": 10.0,
-                    "steps": size.steps // 2, **common,
-                }  # fmt: skip
+                    "d": size.d,
+                    "n": n,
+                    "k": k,
+                    "rates": RATES,
+                    "rate": 5e-2,
+                    "clip": 10.0,
+                    "steps": size.steps // 2,
+                    **common,
+                }
                 made.append(Cell(key, f"{RUNS}:train_looped", options, ("steps",)))
             made += self._softmax(size, seed, common)
         return made
@@ -138,9 +178,16 @@ class LsaTrain(Experiment):
     def _chains(self, size: LsaSize, seed: int, common: dict[str, Any]) -> list[Cell]:
         first = n, k, lr = size.chains[0]
         base: dict[str, Any] = {
-            "d": size.d, "n": n, "k": k, "lr": lr, "start": "spectral", "optimizer": "adam", "rate": 1e-2,
-            "steps": size.steps, **common,
-        }  # fmt: skip
+            "d": size.d,
+            "n": n,
+            "k": k,
+            "lr": lr,
+            "start": "spectral",
+            "optimizer": "adam",
+            "rate": 1e-2,
+            "steps": size.steps,
+            **common,
+        }
         spectra = {name: _spectrum(ends, size.d) for name, ends in SPECTRA.items()}
         cases: list[tuple[str, dict[str, Any]]] = [
             (
@@ -219,12 +266,21 @@ class LsaTrain(Experiment):
         both = (("softmax chain", k, lr), ("softmax, no chain", 1, 0.0))
         return [
             Cell(
-                {"part": case, "seed": seed}, f"{RUNS}:train_softmax",
-                {"d": size.d, "n": n, "k": steps, "lr": step, **shape, **common, "batch": min(64, size.batch)},
+                {"part": case, "seed": seed},
+                f"{RUNS}:train_softmax",
+                {
+                    "d": size.d,
+                    "n": n,
+                    "k": steps,
+                    "lr": step,
+                    **shape,
+                    **common,
+                    "batch": min(64, size.batch),
+                },
                 ("steps",),
             )
             for case, steps, step in both
-        ]  # fmt: skip
+        ]
 
     # -- what the rows say ---------------------------------------------------------------------------------
 

@@ -86,9 +86,12 @@ def _draw_shifts(axis: Axes, rows: Rows) -> None:
     names = list(rows[0]["shifts"])
     for i, by in enumerate(("model", "descent")):
         seeds = [
-            [r["shifts"][name].get("stable", r["shifts"][name].get("diverging"))["mean"][i] for name in names]
+            [
+                r["shifts"][name].get("stable", r["shifts"][name].get("diverging"))["mean"][i]
+                for name in names
+            ]
             for r in rows
-        ]  # fmt: skip
+        ]
         curve(axis, range(len(names)), seeds, by, i, i, marker="o" if i else "x")
     axis.set_xticks(range(len(names)), names, rotation=30, fontsize=7)
     title(axis, "other covariances", "eigenvalues", ERROR)

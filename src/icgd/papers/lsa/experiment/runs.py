@@ -52,12 +52,29 @@ def _drawing(kind: str, seed: int, n: int, d: int) -> Draw:
 
 
 def train_chain(
-    place: Workplace, *, d: int, n: int, k: int, lr: float, start: Start, optimizer: Literal["adam", "gd"],
-    rate: float, steps: int, batch: int, seed: int, prompts: int, blocks_only: bool = False,
-    without_targets: bool = False, kind: str = "gaussian", fixed_prompts: int = 0,
-    spectra: dict[str, list[float]] | None = None, shifted_n: int = 0, eigenvalues: bool = False,
-    last_is_target: bool = False, clip: float = math.inf,
-) -> dict[str, Any]:  # fmt: skip
+    place: Workplace,
+    *,
+    d: int,
+    n: int,
+    k: int,
+    lr: float,
+    start: Start,
+    optimizer: Literal["adam", "gd"],
+    rate: float,
+    steps: int,
+    batch: int,
+    seed: int,
+    prompts: int,
+    blocks_only: bool = False,
+    without_targets: bool = False,
+    kind: str = "gaussian",
+    fixed_prompts: int = 0,
+    spectra: dict[str, list[float]] | None = None,
+    shifted_n: int = 0,
+    eigenvalues: bool = False,
+    last_is_target: bool = False,
+    clip: float = math.inf,
+) -> dict[str, Any]:
     """Train on the chain-of-thought loss and hold the layer against gradient descent.
 
     blocks_only    train V31 and W13 alone
@@ -91,9 +108,15 @@ def train_chain(
     watched, curves = [], []
     before = _conditions(model)
     for seen in fit(
-        model, loss_of, steps=steps, rate=rate, optimizer=optimizer, every=max(1, steps // 60), clip=clip,
+        model,
+        loss_of,
+        steps=steps,
+        rate=rate,
+        optimizer=optimizer,
+        every=max(1, steps // 60),
+        clip=clip,
         early=EARLY if eigenvalues else 0,
-    ):  # fmt: skip
+    ):
         watched.append([seen.step, seen.loss, seen.gradient])
         if eigenvalues:
             curves.append([_eigenvalues(model.V31), _eigenvalues(model.W13)])
@@ -199,15 +222,27 @@ def train_one_step(
         losses = recovery(model.loop(fresh, 1), fresh)
         learned = float(-model.V31.diagonal().mean())
     return {
-        "mean": [float(losses.mean())], "median": [float(losses.median())],
-        "floor": one_step_floor(d, n), "rate": [learned, best_step(d, n)],
-    }  # fmt: skip
+        "mean": [float(losses.mean())],
+        "median": [float(losses.median())],
+        "floor": one_step_floor(d, n),
+        "rate": [learned, best_step(d, n)],
+    }
 
 
 def train_looped(
-    place: Workplace, *, d: int, n: int, k: int, rates: list[float], rate: float, clip: float, steps: int,
-    batch: int, seed: int, prompts: int,
-) -> dict[str, Any]:  # fmt: skip
+    place: Workplace,
+    *,
+    d: int,
+    n: int,
+    k: int,
+    rates: list[float],
+    rate: float,
+    clip: float,
+    steps: int,
+    batch: int,
+    seed: int,
+    prompts: int,
+) -> dict[str, Any]:
     """A loop of k steps trained on its outcome alone, beside gradient descent with the best of some rates.
 
     clip  of gradients: a single prompt on which the loop diverges would undo what all others have taught
@@ -218,8 +253,12 @@ def train_looped(
     model.only_blocks()
     draw = _drawing("gaussian", seed, n, d)
     for _ in fit(
-        model, lambda step: outcome_loss(model, draw(step, batch), k), steps=steps, rate=rate, clip=clip
-    ):  # fmt: skip
+        model,
+        lambda step: outcome_loss(model, draw(step, batch), k),
+        steps=steps,
+        rate=rate,
+        clip=clip,
+    ):
         pass
     with torch.no_grad():
         fresh = draw(EVALUATION, prompts)
@@ -230,7 +269,7 @@ def train_looped(
         "learned_rate": learned,
         "mean": [float(losses.mean()), min(float(v.mean()) for v in descents.values())],
         "median": [float(losses.median()), min(float(v.median()) for v in descents.values())],
-    }  # fmt: skip
+    }
 
 
 class SoftmaxLayer(nn.Module):
@@ -252,9 +291,21 @@ class SoftmaxLayer(nn.Module):
 
 
 def train_softmax(
-    place: Workplace, *, d: int, n: int, k: int, lr: float, width: int, heads: int, hidden: int, rate: float,
-    steps: int, batch: int, seed: int, prompts: int,
-) -> dict[str, Any]:  # fmt: skip
+    place: Workplace,
+    *,
+    d: int,
+    n: int,
+    k: int,
+    lr: float,
+    width: int,
+    heads: int,
+    hidden: int,
+    rate: float,
+    steps: int,
+    batch: int,
+    seed: int,
+    prompts: int,
+) -> dict[str, Any]:
     """A softmax layer trained on the chain; without one on the weights themselves (k = 1, lr = 0)."""
     torch.set_num_threads(1)
     prompts = _measured(place, prompts)

@@ -26,21 +26,29 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
         found = select(rows, part="chain", case=case)
         chains.append(
             (
-                case, spread([r["loss"] for r in found]), spread([r["off"][0] for r in found]),
-                _pair(found, "mean"), _pair(found, "median"),
-                spread([r["blocks"]["V31"] for r in found]), spread([r["blocks"]["W13"] for r in found]),
+                case,
+                spread([r["loss"] for r in found]),
+                spread([r["off"][0] for r in found]),
+                _pair(found, "mean"),
+                _pair(found, "median"),
+                spread([r["blocks"]["V31"] for r in found]),
+                spread([r["blocks"]["W13"] for r in found]),
             )
-        )  # fmt: skip
+        )
     one_steps = []
     for d, n in dict.fromkeys((r["d"], r["n"]) for r in select(rows, part="one step")):
         found = select(rows, part="one step", d=d, n=n)
         one_steps.append(
             (
-                f"{d}", f"{n}", f"{found[0]['floor']:.4g}", spread([r["mean"][0] for r in found]),
+                f"{d}",
+                f"{n}",
+                f"{found[0]['floor']:.4g}",
+                spread([r["mean"][0] for r in found]),
                 spread([r["median"][0] for r in found]),
-                f"{found[0]['rate'][1]:.4g}", spread([r["rate"][0] for r in found]),
+                f"{found[0]['rate'][1]:.4g}",
+                spread([r["rate"][0] for r in found]),
             )
-        )  # fmt: skip
+        )
     loops = []
     for n, k in dict.fromkeys((r["n"], r["k"]) for r in select(rows, part="loop")):
         found = select(rows, part="loop", n=n, k=k)
@@ -73,53 +81,76 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
     ]
     softmax = [
         (
-            part, spread([r["by_step"][0][-1] for r in found]), spread([r["median"][0] for r in found]),
+            part,
+            spread([r["by_step"][0][-1] for r in found]),
+            spread([r["median"][0] for r in found]),
             *(
-                (spread([r["by_step"][1][-1] for r in found]), spread([r["median"][1] for r in found]))
+                (
+                    spread([r["by_step"][1][-1] for r in found]),
+                    spread([r["median"][1] for r in found]),
+                )
                 if found[0]["by_step"][1]
                 else (f"{found[0]['floor']:.4g} (one linear step)", "-")
             ),
         )
         for part in ("softmax chain", "softmax, no chain")
         if (found := select(rows, part=part))
-    ]  # fmt: skip
+    ]
     return [
         ResultTable(
             "Trained on the chain: loss, largest distance of the model's own chain to exact gradient "
             "descent (relative), 1/2 |w_k - w*|^2 of the model and (of descent), distance of V31 and W13 to "
             "the construction",
-            ("Case", "Loss", "Distance", "Mean", "Median", "V31", "W13"), tuple(chains),
+            ("Case", "Loss", "Distance", "Mean", "Median", "V31", "W13"),
+            tuple(chains),
         ),
         ResultTable(
             "Without a chain: loss of one step beside the least possible, d(d+1)/(2(n+d+1)), and the step "
             "learned",
-            ("d", "n", "Least", "Loss", "Median", "Best step", "Learned step"), tuple(one_steps),
+            ("d", "n", "Least", "Loss", "Median", "Best step", "Learned step"),
+            tuple(one_steps),
         ),
         ResultTable(
             "Loops of V31 and W13, trained on their outcome: loss, and (of gradient descent with the best step "
             "from 0.3 to 0.8, for means and medians apart)",
-            ("n", "k", "Mean", "Median", "Learned step"), tuple(loops),
+            ("n", "k", "Mean", "Median", "Learned step"),
+            tuple(loops),
         ),
         ResultTable(
             "A layer of softmax attention with a feed-forward part: 1/2 |w - w*|^2 at the end, and descent's",
-            ("Training", "Mean", "Median", "Descent, mean", "Descent, median"), tuple(softmax),
+            ("Training", "Mean", "Median", "Descent, mean", "Descent, median"),
+            tuple(softmax),
         ),
         ResultTable(
             "Other covariances, at the k of the training: share of prompts with lr lambda_max(S) >= 2, and "
             "loss of the model and (of descent) on the others and on these",
-            ("Case", "Eigenvalues", "Unstable", "Stable: mean", "median", "Unstable: mean", "median"),
+            (
+                "Case",
+                "Eigenvalues",
+                "Unstable",
+                "Stable: mean",
+                "median",
+                "Unstable: mean",
+                "median",
+            ),
             tuple(shifts),
         ),
         ResultTable(
             "How trainings go: norm of the first and the last gradient, condition numbers of V31 and W13 "
             f"before and after, step from which on the loss is below {LEARNED:g}, on fresh prompts too",
             (
-                "Case", "Gradient, first", "last", "Condition of V31, before", "after", "Of W13, before",
-                "after", "Learned by step",
+                "Case",
+                "Gradient, first",
+                "last",
+                "Condition of V31, before",
+                "after",
+                "Of W13, before",
+                "after",
+                "Learned by step",
             ),
             tuple(scaling),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def chain_cases(rows: Rows) -> list[str]:

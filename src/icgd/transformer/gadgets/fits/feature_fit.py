@@ -32,8 +32,10 @@ from icgd.transformer.gadgets.fits.sample_points import (
 from icgd.transformer.gadgets.fits.sup_error import largest_between
 
 UNITS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": torch.relu,
-}  # fmt: skip
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+}
 RCOND = 1e-12
 ROUNDING = 4 * 2.0**-53
 """Times sum |c_m|: what summing the units in another order may change."""
@@ -84,9 +86,15 @@ class FeatureFit:
 
 
 def fit_features(
-    f: Callable[[Tensor], Tensor], box: Sequence[float], n_units: int, activation: str = "tanh",
-    seed: int = 0, *, odd: bool = False, name: str = "f",
-) -> FeatureFit:  # fmt: skip
+    f: Callable[[Tensor], Tensor],
+    box: Sequence[float],
+    n_units: int,
+    activation: str = "tanh",
+    seed: int = 0,
+    *,
+    odd: bool = False,
+    name: str = "f",
+) -> FeatureFit:
     """Fit f on a box of one or two variables by random units and one constant unit.
 
     Statement: [BRIDGE] Lemma 5
@@ -108,9 +116,15 @@ def fit_features(
 
 
 def random_fit(
-    f: Callable[[Tensor], Tensor], box: tuple[float, ...], n_units: int, activation: str,
-    seed: int = 0, *, odd: bool = False, name: str = "f",
-) -> FeatureFit:  # fmt: skip
+    f: Callable[[Tensor], Tensor],
+    box: tuple[float, ...],
+    n_units: int,
+    activation: str,
+    seed: int = 0,
+    *,
+    odd: bool = False,
+    name: str = "f",
+) -> FeatureFit:
     """The same with its error on the grid alone, to be compared with others."""
     pairs = n_units // 2 if odd else n_units
     a = random_units(pairs if odd else pairs - 1, box, activation, seed)
@@ -122,9 +136,15 @@ def random_fit(
 
 
 def fit_outer(
-    f: Callable[[Tensor], Tensor], box: tuple[float, ...], a: Tensor, activation: str, *,
-    odd: bool = False, name: str = "f", way: str = "",
-) -> FeatureFit:  # fmt: skip
+    f: Callable[[Tensor], Tensor],
+    box: tuple[float, ...],
+    a: Tensor,
+    activation: str,
+    *,
+    odd: bool = False,
+    name: str = "f",
+    way: str = "",
+) -> FeatureFit:
     """Outer weights for given inner ones (for an odd fit: one unit of every pair), error measured."""
     return certified(
         f, box, a, outer_weights(f, box, a, activation, odd), activation, odd, name, way
@@ -146,9 +166,15 @@ def outer_weights(
 
 
 def certified(
-    f: Callable[[Tensor], Tensor], box: tuple[float, ...], a: Tensor, c: Tensor, activation: str,
-    odd: bool = False, name: str = "f", way: str = "",
-) -> FeatureFit:  # fmt: skip
+    f: Callable[[Tensor], Tensor],
+    box: tuple[float, ...],
+    a: Tensor,
+    c: Tensor,
+    activation: str,
+    odd: bool = False,
+    name: str = "f",
+    way: str = "",
+) -> FeatureFit:
     """A fit with its error measured on the finer grid: enough to choose by, not to promise (`settled`)."""
     if odd:
         a, c = torch.stack([a, _mirror(a)], 1).flatten(0, 1), torch.stack([c, -c], 1).flatten()
@@ -224,9 +250,14 @@ def fit_function(
     if attention == "relu":
         second, third = activation.bounds[1:3]
         bent = fit_relu_sum(
-            activation.apply, radius, max(1, n_units - 1), second=second, third=third,
-            knots="adaptive", name=activation.name,
-        )  # fmt: skip
+            activation.apply,
+            radius,
+            max(1, n_units - 1),
+            second=second,
+            third=third,
+            knots="adaptive",
+            name=activation.name,
+        )
         return FeatureFit(bent.a, bent.c, attention, bent.certificate, box=(radius,), way="knots")
     tried = []
     for n in sorted({n_units, min(n_units, ENOUGH)}):

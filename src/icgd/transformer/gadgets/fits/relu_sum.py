@@ -58,9 +58,15 @@ class ReluSum:
 
 
 def fit_relu_sum(
-    f: Callable[[Tensor], Tensor], radius: float, n_segments: int, *, second: float, third: float,
-    knots: Knots = "uniform", name: str = "f",
-) -> ReluSum:  # fmt: skip
+    f: Callable[[Tensor], Tensor],
+    radius: float,
+    n_segments: int,
+    *,
+    second: float,
+    third: float,
+    knots: Knots = "uniform",
+    name: str = "f",
+) -> ReluSum:
     """Fit a smooth f on [-radius, radius] by n_segments + 1 units.
 
     Statement: [DEEP] Lemma 2
@@ -129,9 +135,14 @@ def step_ramp(width: float, radius: float) -> ReluSum:
 
 
 def from_knots(
-    t: Tensor, values: Tensor, f: Callable[[Tensor], Tensor], *, second: float, third: float,
+    t: Tensor,
+    values: Tensor,
+    f: Callable[[Tensor], Tensor],
+    *,
+    second: float,
+    third: float,
     name: str = "f",
-) -> ReluSum:  # fmt: skip
+) -> ReluSum:
     """The sum of ReLUs through (t_m, values_m), certified against f."""
     slopes = (values[1:] - values[:-1]) / (t[1:] - t[:-1])
     bends = torch.cat([slopes[:1], slopes[1:] - slopes[:-1]])
@@ -188,9 +199,14 @@ def _bend(f: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 
 
 def _certify(
-    a: Tensor, c: Tensor, t: Tensor, f: Callable[[Tensor], Tensor], second: float, third: float,
+    a: Tensor,
+    c: Tensor,
+    t: Tensor,
+    f: Callable[[Tensor], Tensor],
+    second: float,
+    third: float,
     name: str,
-) -> Certificate:  # fmt: skip
+) -> Certificate:
     """Sample densely, knots included; between samples d apart the error is d^2/8 sup|f''| at most above.
 
     sup|f''| there is its size at the samples plus d/2 times the bound on the third derivative.
@@ -210,9 +226,13 @@ def _certify(
     rounding = 2 * (len(c) + 6) * 2.0**-53 * float(c.abs().max()) * (radius + 1)
     slope = float((c * a[:, 0]).cumsum(0).abs().max())
     return Certificate(
-        f"relu_sum[{name}]", radius, float(between.max()) + rounding, slope, float(c.abs().max()),
+        f"relu_sum[{name}]",
+        radius,
+        float(between.max()) + rounding,
+        slope,
+        float(c.abs().max()),
         rigorous=math.isfinite(second),
-    )  # fmt: skip
+    )
 
 
 def _evaluate(a: Tensor, c: Tensor, t: Tensor) -> Tensor:

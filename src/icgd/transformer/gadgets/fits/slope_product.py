@@ -158,9 +158,12 @@ def _stencil(units: Tensor, widths: Tensor) -> Tensor:
 
 
 def _best(
-    product: Product, box: tuple[float, ...], candidates: list[tuple[str, Tensor]], attention: str,
+    product: Product,
+    box: tuple[float, ...],
+    candidates: list[tuple[str, Tensor]],
+    attention: str,
     name: str,
-) -> FeatureFit:  # fmt: skip
+) -> FeatureFit:
     """The candidate with the smallest error at a glance, certified."""
     axes = [uniform(half, n) for half, n in zip(box, _GLANCE[attention], strict=True)]
     points = torch.cartesian_prod(axes[0][axes[0] > 0], axes[1])

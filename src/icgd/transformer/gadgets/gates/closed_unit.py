@@ -49,9 +49,17 @@ class ClosedUnit(nn.Module):
     """
 
     def __init__(
-        self, width: int, *, z: str, hidden: str, linear: str | None, target: str, slope: float,
-        capacity: float, dtype: torch.dtype,
-    ) -> None:  # fmt: skip
+        self,
+        width: int,
+        *,
+        z: str,
+        hidden: str,
+        linear: str | None,
+        target: str,
+        slope: float,
+        capacity: float,
+        dtype: torch.dtype,
+    ) -> None:
         super().__init__()
         self.z, self.hidden, self.linear, self.target, self.slope = z, hidden, linear, target, slope
         self.block = 2.0 ** math.ceil(math.log2(slope * capacity))
@@ -105,9 +113,15 @@ class Rectifier(nn.Module):
     """
 
     def __init__(
-        self, width: int, *, z: str, hidden: str | None, target: str, capacity: float,
+        self,
+        width: int,
+        *,
+        z: str,
+        hidden: str | None,
+        target: str,
+        capacity: float,
         dtype: torch.dtype,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.z, self.hidden, self.target = z, hidden, target
         self.strength = gate_strength(capacity, dtype)

@@ -39,9 +39,15 @@ class Gate(nn.Module):
     """
 
     def __init__(
-        self, shape: tuple[int, ...], source: Mapping[str, float], target: str,
-        off: tuple[str, ...], *, capacity: float, dtype: torch.dtype,
-    ) -> None:  # fmt: skip
+        self,
+        shape: tuple[int, ...],
+        source: Mapping[str, float],
+        target: str,
+        off: tuple[str, ...],
+        *,
+        capacity: float,
+        dtype: torch.dtype,
+    ) -> None:
         super().__init__()
         self.source, self.target, self.off, self.capacity = dict(source), target, off, capacity
         self.strength = gate_strength(capacity, dtype)

@@ -20,9 +20,16 @@ class SignedCopy(nn.Module):
     """
 
     def __init__(
-        self, d: int, *, source: str, target: str, positive: str, negative: str,
-        capacity: float, dtype: torch.dtype,
-    ) -> None:  # fmt: skip
+        self,
+        d: int,
+        *,
+        source: str,
+        target: str,
+        positive: str,
+        negative: str,
+        capacity: float,
+        dtype: torch.dtype,
+    ) -> None:
         super().__init__()
         self.source, self.target, self.flags = source, target, (positive, negative)
         self.same = Gate((d,), {source: 1.0}, target, (negative,), capacity=capacity, dtype=dtype)

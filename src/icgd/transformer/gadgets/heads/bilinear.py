@@ -107,9 +107,13 @@ class Bilinear:
 
 
 def bilinear_layer(
-    layout: Layout, product: Bilinear, options: BilinearOptions, *, causal: bool = False,
+    layout: Layout,
+    product: Bilinear,
+    options: BilinearOptions,
+    *,
+    causal: bool = False,
     label: str = "product",
-) -> Sublayer:  # fmt: skip
+) -> Sublayer:
     """The sublayer that adds scale * sum_s v_s <q_i, k_s>.
 
     Statement: [ALGO] Lemma A.2
@@ -124,10 +128,19 @@ def bilinear_layer(
         rho, margin = GRID[dtype]
         table = identity_table(GridOptions(options.n_grid, rho, margin, p.bound, "spectral", dtype))
         return SpectralSublayer(
-            query, key, value, target, rates=table.rates[0], offset=table.offset,
-            levels=table.values, scale=p.scale, radius=p.bound, dtype=dtype, causal=causal,
+            query,
+            key,
+            value,
+            target,
+            rates=table.rates[0],
+            offset=table.offset,
+            levels=table.values,
+            scale=p.scale,
+            radius=p.bound,
+            dtype=dtype,
+            causal=causal,
             label=label,
-        )  # fmt: skip
+        )
     C = options.sink
     made = linearised(options.mode, p.bound, C=C, c=options.c, ulp=options.ulp)
     rest_query = [linear_rows(layout, [*((slot, C * f) for slot, f in p.one), *p.sink_query])]
@@ -138,18 +151,20 @@ def bilinear_layer(
     weight = torch.tensor(C, dtype=torch.float64).exp() * p.scale
     heads = {
         f"head{h}": SoftmaxHead(
-            torch.cat([factor * query, *rest_query]), torch.cat([key, *rest_key]),
-            weight * height * value, target, dtype=dtype, label=label,
+            torch.cat([factor * query, *rest_query]),
+            torch.cat([key, *rest_key]),
+            weight * height * value,
+            target,
+            dtype=dtype,
+            label=label,
             asked=(query, key, p.bound) if h == 0 else None,
         )
         for h, (factor, height) in enumerate(made.heads)
-    }  # fmt: skip
+    }
     return SoftmaxSublayer(heads, causal=causal)
 
 
-def bilinear_certificate(
-    options: BilinearOptions, bound: float, n_tokens: int
-) -> Certificate:  # fmt: skip
+def bilinear_certificate(options: BilinearOptions, bound: float, n_tokens: int) -> Certificate:
     """Error of sum_s v_s s_s per unit of sum |v_s|, for |s| <= bound."""
     if options.mode == "spectral":
         rho, margin = GRID[options.dtype]

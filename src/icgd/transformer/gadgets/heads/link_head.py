@@ -46,9 +46,12 @@ class GridOptions:
     def as_dict(self) -> dict[str, object]:
         """Arguments of a spectral head."""
         return {
-            "n_grid": self.n_grid, "rho": self.rho, "margin": self.margin,
-            "temperature": self.temperature, "dtype": self.dtype,
-        }  # fmt: skip
+            "n_grid": self.n_grid,
+            "rho": self.rho,
+            "margin": self.margin,
+            "temperature": self.temperature,
+            "dtype": self.dtype,
+        }
 
 
 @dataclass(frozen=True)
@@ -135,13 +138,21 @@ def exp_table(radius: float, dtype: torch.dtype) -> HeadTable:
     top = math.floor(top) + 1.0  # exactly representable, so that e^M is rounded once
     two = torch.tensor([1.0, 0.0], dtype=torch.float64)
     certificate = Certificate(
-        "native_head[exp]", radius, math.exp(radius - top) + u * (2 * (radius + top) + 12),
-        math.exp(radius), math.exp(top), 2,
-    )  # fmt: skip
+        "native_head[exp]",
+        radius,
+        math.exp(radius - top) + u * (2 * (radius + top) + 12),
+        math.exp(radius),
+        math.exp(top),
+        2,
+    )
     return HeadTable(
-        (two,), torch.tensor([0.0, top], dtype=torch.float64),
-        torch.tensor([math.exp(top), 0.0], dtype=torch.float64), radius, certificate, relative=True,
-    )  # fmt: skip
+        (two,),
+        torch.tensor([0.0, top], dtype=torch.float64),
+        torch.tensor([math.exp(top), 0.0], dtype=torch.float64),
+        radius,
+        certificate,
+        relative=True,
+    )
 
 
 def joint_table(
@@ -172,15 +183,22 @@ def joint_table(
     values = values.to(options.dtype).double()
     error, rounding = _mesh_error(f, head_s, head_y, values)
     certificate = Certificate(
-        "joint_head", options.radius, 2 * error + rounding, math.inf,
-        float(values.abs().max()), p * p, rigorous=False,
-    )  # fmt: skip
+        "joint_head",
+        options.radius,
+        2 * error + rounding,
+        math.inf,
+        float(values.abs().max()),
+        p * p,
+        rigorous=False,
+    )
     ts, ty = head_s.table.double(), head_y.table.double()
     return HeadTable(
         (ts[:, 0].repeat_interleave(p), ty[:, 0].repeat(p)),
         ts[:, 1].repeat_interleave(p) + ty[:, 1].repeat(p),
-        values.reshape(-1), options.radius, certificate,
-    )  # fmt: skip
+        values.reshape(-1),
+        options.radius,
+        certificate,
+    )
 
 
 def separable_terms(table: HeadTable, y_radius: float, tolerance: float) -> int:
@@ -215,9 +233,12 @@ def _solve(system: Tensor, target: Tensor) -> Tensor:
 
 
 def _mesh_error(
-    f: Callable[[Tensor, Tensor], Tensor], head_s: SpectralHead, head_y: SpectralHead,
-    values: Tensor, n: int = 701,
-) -> tuple[float, float]:  # fmt: skip
+    f: Callable[[Tensor, Tensor], Tensor],
+    head_s: SpectralHead,
+    head_y: SpectralHead,
+    values: Tensor,
+    n: int = 701,
+) -> tuple[float, float]:
     """(largest error of the fit, bound on rounding) on an n x n mesh.
 
     Rounding a score of size t costs its weight a relative 4 t u, so a token counts for what it weighs.

@@ -80,9 +80,7 @@ def best_z(mode: str, C: float, ulp: float | None = None) -> float:
     return (b / (a * p)) ** (1 / (p + 1))
 
 
-def error_law(
-    mode: str, *, n_tokens: int, C: float, z: float, ulp: float | None = None
-) -> float:  # fmt: skip
+def error_law(mode: str, *, n_tokens: int, C: float, z: float, ulp: float | None = None) -> float:
     """Error of sum_j v_j s_j per unit of max|s| sum_j |v_j|: sink + curvature + rounding.
 
     ulp  unit in the last place of C, that of float64 unless given
@@ -102,7 +100,10 @@ def linearised(
         "printed": ((c, 1 / c), (0.0, -1 / c)),
         "sym": ((c, 0.5 / c), (-c, -0.5 / c)),
         "four": (
-            (c, 2 / (3 * c)), (-c, -2 / (3 * c)), (2 * c, -1 / (12 * c)), (-2 * c, 1 / (12 * c)),
+            (c, 2 / (3 * c)),
+            (-c, -2 / (3 * c)),
+            (2 * c, -1 / (12 * c)),
+            (-2 * c, 1 / (12 * c)),
         ),
-    }[check_mode(mode)]  # fmt: skip
+    }[check_mode(mode)]
     return Linearised(mode, C, c, heads)

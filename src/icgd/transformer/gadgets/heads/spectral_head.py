@@ -61,9 +61,15 @@ class SpectralHead(nn.Module):
     """
 
     def __init__(
-        self, radius: float, *, n_grid: int = 32, rho: float = 1.4, margin: float = 8.25,
-        temperature: Temperature = "spectral", dtype: torch.dtype = torch.float64,
-    ) -> None:  # fmt: skip
+        self,
+        radius: float,
+        *,
+        n_grid: int = 32,
+        rho: float = 1.4,
+        margin: float = 8.25,
+        temperature: Temperature = "spectral",
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
         super().__init__()
         self.geometry = make_geometry(n_grid, rho, margin, radius, temperature)
         require_room("A spectral head", [Part("n_grid", n_grid, 140 * n_grid, 4e-7 * n_grid)])
@@ -84,8 +90,10 @@ class SpectralHead(nn.Module):
     def dot(self, w: Tensor, x: Tensor) -> Tensor:
         """Dot form: the keys carry w, the query carries x; needs sum |w_i x_i| <= radius."""
         self._check((w * x).abs().sum(dim=-1))
-        keys = torch.cat([self.table[:, :1] * w.unsqueeze(-2), self.table[:, 1:].expand(
-            *w.shape[:-1], -1, 1)], dim=-1)  # fmt: skip
+        keys = torch.cat(
+            [self.table[:, :1] * w.unsqueeze(-2), self.table[:, 1:].expand(*w.shape[:-1], -1, 1)],
+            dim=-1,
+        )
         query = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1).unsqueeze(-2)
         values = self.levels.unsqueeze(-1).expand(*w.shape[:-1], -1, 1)
         return attention(query, keys, values).reshape(w.shape[:-1])
@@ -143,10 +151,17 @@ class FunctionHead(SpectralHead):
     """
 
     def __init__(
-        self, function: str | SmoothFunction, radius: float, *, n_grid: int = 128, rho: float = 1.4,
-        margin: float = 8.25, temperature: Temperature = "spectral",
-        dtype: torch.dtype = torch.float64, max_error: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        function: str | SmoothFunction,
+        radius: float,
+        *,
+        n_grid: int = 128,
+        rho: float = 1.4,
+        margin: float = 8.25,
+        temperature: Temperature = "spectral",
+        dtype: torch.dtype = torch.float64,
+        max_error: float | None = None,
+    ) -> None:
         super().__init__(
             radius, n_grid=n_grid, rho=rho, margin=margin, temperature=temperature, dtype=dtype
         )
@@ -326,9 +341,14 @@ def _fit_certificate(head: SpectralHead, f: SmoothFunction, values: Tensor) -> C
         between = step / 4 * slope_max + step**4 / 384 * fourth
     error = worst + between + inflate * rounding
     return Certificate(
-        f"function_head[{f.name}]", g.radius, error, f.slope_bound(g.radius),
-        max(largest, g.beta * g.half_width**2), g.n_grid, rigorous,
-    )  # fmt: skip
+        f"function_head[{f.name}]",
+        g.radius,
+        error,
+        f.slope_bound(g.radius),
+        max(largest, g.beta * g.half_width**2),
+        g.n_grid,
+        rigorous,
+    )
 
 
 def _estimate_fourth(f: SmoothFunction, radius: float) -> float:
@@ -351,7 +371,11 @@ def _hard_fit(head: SpectralHead, f: SmoothFunction) -> FunctionFit:
     sums = (g.n_grid + 4) * u * 2 * float(values.abs().max())
     error = slope * head_error(g, g.radius, u) + sums
     certificate = Certificate(
-        f"function_head[{f.name}, hard]", g.radius, error, slope,
-        max(float(values.abs().max()), g.beta * g.half_width**2), g.n_grid,
-    )  # fmt: skip
+        f"function_head[{f.name}, hard]",
+        g.radius,
+        error,
+        slope,
+        max(float(values.abs().max()), g.beta * g.half_width**2),
+        g.n_grid,
+    )
     return FunctionFit(values, certificate)

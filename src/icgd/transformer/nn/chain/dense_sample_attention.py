@@ -53,9 +53,15 @@ class DenseSampleBank(nn.Module):
         position = like.new_zeros(bank.n_tokens, grid)
         position[:, -1] = bank.offset.data
         for name, value in (
-            ("W_A", W_A), ("right", right), ("position", position), ("W_Q", W_Q), ("b_Q", b_Q),
-            ("W_K", W_K), ("W_V", W_V), ("W_O", W_O),
-        ):  # fmt: skip
+            ("W_A", W_A),
+            ("right", right),
+            ("position", position),
+            ("W_Q", W_Q),
+            ("b_Q", b_Q),
+            ("W_K", W_K),
+            ("W_V", W_V),
+            ("W_O", W_O),
+        ):
             self.register_parameter(name, nn.Parameter(value, requires_grad=False))
         self.label, self.watched = f"attention.{bank.name}", bank.watched
         self.slots = "+".join(t.key for t in bank.readings[labels[0]])

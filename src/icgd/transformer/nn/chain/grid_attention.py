@@ -50,9 +50,14 @@ class HeadBank(nn.Module):
     """Heads of one form: head h multiplies query entry h with the vectors of its value paths."""
 
     def __init__(
-        self, name: str, n_heads: int, d_value: int, queries: Sequence[str],
-        paths: Sequence[ValuePath], dtype: torch.dtype,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        n_heads: int,
+        d_value: int,
+        queries: Sequence[str],
+        paths: Sequence[ValuePath],
+        dtype: torch.dtype,
+    ) -> None:
         super().__init__()
         self.name, self.n_heads, self.d_value, self.paths = name, n_heads, d_value, tuple(paths)
         self.query = nn.ParameterDict({s: frozen(1.0, (n_heads,), dtype) for s in queries})
@@ -74,9 +79,14 @@ class GridAttention(AttentionLayer):
     """X + sum over heads of softmax attention from X to the grid tokens A(X)."""
 
     def __init__(
-        self, layout: Layout, spread: Sequence[str], levels: Sequence[float], beta: float,
-        banks: Sequence[HeadBank], dtype: torch.dtype,
-    ) -> None:  # fmt: skip
+        self,
+        layout: Layout,
+        spread: Sequence[str],
+        levels: Sequence[float],
+        beta: float,
+        banks: Sequence[HeadBank],
+        dtype: torch.dtype,
+    ) -> None:
         super().__init__()
         self.layout = layout
         self._levels, self._beta = tuple(levels), beta
@@ -298,9 +308,13 @@ class GridAttention(AttentionLayer):
         token, grid, p = self.layout.width, self.grid_layout.width, self.n_grid
         n_heads, d_value = self._head_sizes()
         per_head = (
-            n_columns * token * 2 + p * grid * 2 + p * grid * d_value
-            + n_columns * p * 2 + n_columns * p * d_value + n_columns * d_value * token
-        )  # fmt: skip
+            n_columns * token * 2
+            + p * grid * 2
+            + p * grid * d_value
+            + n_columns * p * 2
+            + n_columns * p * d_value
+            + n_columns * d_value * token
+        )
         return p * n_columns * token + p * token * grid + n_heads * per_head
 
     def _head_sizes(self) -> tuple[int, int]:

@@ -42,18 +42,26 @@ class Layer(FrozenLayer):
         """See FrozenLayer."""
         return [
             StageOutline(
-                "pre", "feed_forward", "Feed-forward: gates that pick what this step needs",
-                self.pre.target, tuple(self.pre.parts),
+                "pre",
+                "feed_forward",
+                "Feed-forward: gates that pick what this step needs",
+                self.pre.target,
+                tuple(self.pre.parts),
             ),
             StageOutline(
-                "attention", "softmax", "Softmax heads over grid tokens: they multiply",
+                "attention",
+                "softmax",
+                "Softmax heads over grid tokens: they multiply",
                 self.attention.layout,
             ),
             StageOutline(
-                "post", "feed_forward", "Feed-forward: activation, and the block that is written",
-                self.post.target, tuple(self.post.parts),
+                "post",
+                "feed_forward",
+                "Feed-forward: activation, and the block that is written",
+                self.post.target,
+                tuple(self.post.parts),
             ),
-        ]  # fmt: skip
+        ]
 
     def grids(self) -> dict[str, Grid]:
         """See FrozenLayer."""

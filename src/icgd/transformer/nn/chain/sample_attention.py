@@ -64,10 +64,19 @@ class SampleBank(nn.Module):
     """
 
     def __init__(
-        self, name: str, readings: Mapping[str, Sequence[QueryTerm]], paths: Sequence[SamplePath],
-        rates: Sequence[Tensor], offset: Tensor, values: Tensor, *, layout: Layout,
-        radius: float, dtype: torch.dtype, watched: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        readings: Mapping[str, Sequence[QueryTerm]],
+        paths: Sequence[SamplePath],
+        rates: Sequence[Tensor],
+        offset: Tensor,
+        values: Tensor,
+        *,
+        layout: Layout,
+        radius: float,
+        dtype: torch.dtype,
+        watched: bool = True,
+    ) -> None:
         super().__init__()
         self.name, self.paths, self.radius, self.watched = name, tuple(paths), radius, watched
         self.readings = {label: tuple(terms) for label, terms in readings.items()}

@@ -27,8 +27,10 @@ Look = Callable[[str, Tensor, float], None]
 """Called with (what was asked, the numbers, the range they must keep to)."""
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
-}  # fmt: skip
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+}
 ROOM = 1 << 22
 """Numbers a temporary may hold; larger families are worked off in parts."""
 IN_CACHE = 1 << 18
@@ -58,9 +60,18 @@ class HeadFamily(nn.Module):
     """
 
     def __init__(
-        self, features: Sequence[Feature], a: Tensor, c: Tensor, source: Tensor, target: Tensor,
-        own: Tensor, *, scale: float = 1.0, activation: Any = "relu", dtype: torch.dtype,
-    ) -> None:  # fmt: skip
+        self,
+        features: Sequence[Feature],
+        a: Tensor,
+        c: Tensor,
+        source: Tensor,
+        target: Tensor,
+        own: Tensor,
+        *,
+        scale: float = 1.0,
+        activation: Any = "relu",
+        dtype: torch.dtype,
+    ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
             raise InvalidParameter("attention", activation, f"be one of {sorted(ACTIVATIONS)}")
@@ -159,9 +170,14 @@ class HeadFamily(nn.Module):
         features = torch.stack(torch.broadcast_tensors(*parts), dim=-1)[..., : interest.tokens, :]
         rows = interest.of_tokens(features.shape[0])
         return HeadView(
-            name, " * ".join(self.labels), "units", asked=features[rows, :, 0], heads=rows,
-            read=self._weigh(features[rows]), radius=self.reach[0],
-        )  # fmt: skip
+            name,
+            " * ".join(self.labels),
+            "units",
+            asked=features[rows, :, 0],
+            heads=rows,
+            read=self._weigh(features[rows]),
+            radius=self.reach[0],
+        )
 
     def sparse(self, tokens: Tensor, look: Look) -> Tensor:
         """What the family adds, (..., T, width), over all pairs of tokens."""

@@ -64,9 +64,16 @@ class SoftmaxHead(nn.Module):
     """
 
     def __init__(
-        self, query: Tensor, key: Tensor, value: Tensor, target: Tensor, *, dtype: torch.dtype,
-        label: str = "score", asked: tuple[Tensor, Tensor, float] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        target: Tensor,
+        *,
+        dtype: torch.dtype,
+        label: str = "score",
+        asked: tuple[Tensor, Tensor, float] | None = None,
+    ) -> None:
         super().__init__()
         for name, matrix in (("query", query), ("key", key), ("value", value)):
             self.register_parameter(name, frozen(matrix, tuple(matrix.shape), dtype))
@@ -136,9 +143,11 @@ class SoftmaxSublayer(Sublayer):
         for head in self.each():
             head.look(tokens, look, self.causal)
             made = attention(
-                head.part("query", tokens), head.part("key", tokens), head.part("value", tokens),
+                head.part("query", tokens),
+                head.part("key", tokens),
+                head.part("value", tokens),
                 mask=mask,
-            )  # fmt: skip
+            )
             out.index_add_(-1, head.get_buffer("target"), made)
         return out
 

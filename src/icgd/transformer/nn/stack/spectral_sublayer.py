@@ -32,15 +32,31 @@ class SpectralSublayer(Sublayer):
     title = "Softmax heads over grid tokens, one head per token: they multiply"
 
     def __init__(
-        self, query: Tensor, key: Tensor, value: Tensor, target: Tensor, *, rates: Tensor,
-        offset: Tensor, levels: Tensor, scale: float, radius: float, dtype: torch.dtype,
-        causal: bool = False, label: str = "product",
-    ) -> None:  # fmt: skip
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        target: Tensor,
+        *,
+        rates: Tensor,
+        offset: Tensor,
+        levels: Tensor,
+        scale: float,
+        radius: float,
+        dtype: torch.dtype,
+        causal: bool = False,
+        label: str = "product",
+    ) -> None:
         super().__init__()
         named = {
-            "query": query, "key": key, "value": value, "rates": rates, "offset": offset,
-            "levels": levels, "scale": torch.tensor(scale, dtype=torch.float64),
-        }  # fmt: skip
+            "query": query,
+            "key": key,
+            "value": value,
+            "rates": rates,
+            "offset": offset,
+            "levels": levels,
+            "scale": torch.tensor(scale, dtype=torch.float64),
+        }
         for name, number in named.items():
             self.register_parameter(name, frozen(number, tuple(number.shape), dtype))
         self.register_buffer("target", target, persistent=False)
@@ -84,9 +100,12 @@ class SpectralSublayer(Sublayer):
         for s in range(n):
             # The tokens head s lays out: [a_m k_s | offset_m] as keys, level_m v_s as values.
             keys = torch.cat(
-                [rates.unsqueeze(-1) * k[..., s : s + 1, :], offset.unsqueeze(-1).expand(*k.shape[:-2], -1, 1)],
+                [
+                    rates.unsqueeze(-1) * k[..., s : s + 1, :],
+                    offset.unsqueeze(-1).expand(*k.shape[:-2], -1, 1),
+                ],
                 dim=-1,
-            )  # fmt: skip
+            )
             spread = levels.unsqueeze(-1) * values[..., s : s + 1, :]
             scores = torch.cat([q, one], dim=-1) @ keys.mT
             made = self.get_parameter("scale") * _summed_by_sign(
@@ -117,14 +136,25 @@ class SpectralSublayer(Sublayer):
         slot = f"{self.label}, token {asking + 1} asks"
         return [
             HeadView(
-                "products", self.label, "tokens", s[rows, shown], rows, read[rows, shown],
+                "products",
+                self.label,
+                "tokens",
+                s[rows, shown],
+                rows,
+                read[rows, shown],
                 radius=self.radius,
             ),
             HeadView(
-                "grid", slot, "grid", s[asking], heads, read[asking],
-                self.grid().attention(s[asking][heads]), self.radius,
+                "grid",
+                slot,
+                "grid",
+                s[asking],
+                heads,
+                read[asking],
+                self.grid().attention(s[asking][heads]),
+                self.radius,
             ),
-        ]  # fmt: skip
+        ]
 
     def counts(self, width: int) -> SublayerCounts:
         """See Sublayer: heads are one per token, counted as one here because they share weights."""

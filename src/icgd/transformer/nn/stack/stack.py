@@ -68,9 +68,16 @@ class SublayerCounts:
     """
 
     def __init__(
-        self, kind: str, width: int, *, heads: int = 0, hidden: int = 0, nonzeros: int = 0,
-        sparse: Sequence[HeadFamily] = (), sparse_per_token: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        kind: str,
+        width: int,
+        *,
+        heads: int = 0,
+        hidden: int = 0,
+        nonzeros: int = 0,
+        sparse: Sequence[HeadFamily] = (),
+        sparse_per_token: int = 0,
+    ) -> None:
         self.kind, self.width = kind, width
         self.heads, self.hidden, self.nonzeros = heads, hidden, nonzeros
         self._families, self._per_token = sparse, sparse_per_token
@@ -142,9 +149,12 @@ class AttentionSublayer(Sublayer):
         """See Sublayer."""
         families = self.each()
         return SublayerCounts(
-            "attention", width, heads=sum(f.n_heads for f in families),
-            nonzeros=sum(f.nonzeros() for f in families), sparse=families,
-        )  # fmt: skip
+            "attention",
+            width,
+            heads=sum(f.n_heads for f in families),
+            nonzeros=sum(f.nonzeros() for f in families),
+            sparse=families,
+        )
 
 
 class UnitGroup(nn.Module):
@@ -155,7 +165,7 @@ class UnitGroup(nn.Module):
 
     def __init__(
         self, read: Tensor, w_in: Tensor, write: Tensor, w_out: Tensor, *, dtype: torch.dtype
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.register_buffer("read", read, persistent=False)
         self.register_buffer("write", write, persistent=False)
@@ -301,9 +311,12 @@ class ProductSublayer(Sublayer):
         heads, r = self.get_buffer("query").shape
         entries = int(heads) * (2 * int(r) + 1)
         return SublayerCounts(
-            "product", width, heads=int(heads), nonzeros=entries,
+            "product",
+            width,
+            heads=int(heads),
+            nonzeros=entries,
             sparse_per_token=2 * entries + int(heads) * (2 * int(r) + 2),
-        )  # fmt: skip
+        )
 
 
 class Stack(FrozenLayer):
@@ -318,9 +331,14 @@ class Stack(FrozenLayer):
     """
 
     def __init__(
-        self, layout: Layout, sublayers: Mapping[str, Sublayer], *, n_layers: int, radius: float,
+        self,
+        layout: Layout,
+        sublayers: Mapping[str, Sublayer],
+        *,
+        n_layers: int,
+        radius: float,
         kinks: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.layout, self.n_layers, self.radius = layout, n_layers, radius
         self.kinks = kinks

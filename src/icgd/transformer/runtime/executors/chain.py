@@ -28,10 +28,15 @@ class StructuredExecutor:
     grows = False
 
     def __init__(
-        self, layer: Layer, prefixes: Sequence[str], watch: RangeWatch, *,
-        batched: bool, keep_all: bool = False,
+        self,
+        layer: Layer,
+        prefixes: Sequence[str],
+        watch: RangeWatch,
+        *,
+        batched: bool,
+        keep_all: bool = False,
         wanted: Mapping[Address, frozenset[str]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.layer, self.prefixes, self.watch = layer, tuple(prefixes), watch
         self.batched, self.keep_all = batched, keep_all
         self.wanted = dict(wanted or {})

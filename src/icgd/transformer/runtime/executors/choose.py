@@ -27,10 +27,17 @@ STACK_PARAMETER_LIMIT = 400_000_000
 
 
 def choose_executor(
-    layer: FrozenLayer, name: str, watch: RangeWatch, *, layout: Layout, n_columns: int,
-    batched: bool, keep_all: bool = False,
-    wanted: Mapping[Address, frozenset[str]] | None = None, advice: str = "",
-) -> AnyExecutor:  # fmt: skip
+    layer: FrozenLayer,
+    name: str,
+    watch: RangeWatch,
+    *,
+    layout: Layout,
+    n_columns: int,
+    batched: bool,
+    keep_all: bool = False,
+    wanted: Mapping[Address, frozenset[str]] | None = None,
+    advice: str = "",
+) -> AnyExecutor:
     """The engine that applies `layer`.
 
     name    "structured" (the fast one of every kind of layer) or "dense"; a stack also has "sparse",

@@ -72,9 +72,14 @@ class PlanBuilder:
     """Runs a layer on symbolic values and records what is left to compute."""
 
     def __init__(
-        self, layer: Layer, prefixes: Sequence[str], blocks: Sequence[Block], *,
-        batched: bool, reusable: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
+        self,
+        layer: Layer,
+        prefixes: Sequence[str],
+        blocks: Sequence[Block],
+        *,
+        batched: bool,
+        reusable: frozenset[str] = frozenset(),
+    ) -> None:
         self.plan = Plan()
         self.layer, self.batched = layer, batched
         self.in_place, self._reusable, self._owned = bool(reusable), reusable, set[int]()

@@ -213,9 +213,12 @@ class Linker:
         )
 
     def _register(
-        self, address: Address, slot: str, where: dict[tuple[Address, str], int],
+        self,
+        address: Address,
+        slot: str,
+        where: dict[tuple[Address, str], int],
         loads: list[tuple[Address, str, int]],
-    ) -> int:  # fmt: skip
+    ) -> int:
         if (address, slot) not in where:
             where[address, slot] = self._new()
             loads.append((address, slot, where[address, slot]))

@@ -98,9 +98,15 @@ class Recorder:
     """
 
     def __init__(
-        self, *, budget_mb: float = 14.0, heads: int = 2, which: Sequence[int] = (),
-        tokens: int = 64, rounds: Sequence[int] | None = None, exact: Exact | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        budget_mb: float = 14.0,
+        heads: int = 2,
+        which: Sequence[int] = (),
+        tokens: int = 64,
+        rounds: Sequence[int] | None = None,
+        exact: Exact | None = None,
+    ) -> None:
         if not (_is_number(budget_mb) and math.isfinite(budget_mb) and budget_mb > 0):
             raise InvalidParameter("budget_mb", budget_mb, "be a finite number > 0")
         self.budget = budget_mb * 1e6
@@ -243,10 +249,14 @@ class Recorder:
         told = self._told
         stages = [
             StageInfo(
-                name=s.name, kind=s.kind, title=s.title, slots=slots_of(s.layout), gates=list(s.gates)
+                name=s.name,
+                kind=s.kind,
+                title=s.title,
+                slots=slots_of(s.layout),
+                gates=list(s.gates),
             )
             for s in told.layer.stages()
-        ]  # fmt: skip
+        ]
         return {
             "icgd_version": __version__,
             "program": told.program,
@@ -275,9 +285,11 @@ class Recorder:
     def _check_room(self, must: str) -> None:
         if self._size() > self.budget:
             raise InvalidParameter(
-                "budget_mb", self.budget / 1e6, f"{must} {self._size() / 1e6:.2f} MB here",
+                "budget_mb",
+                self.budget / 1e6,
+                f"{must} {self._size() / 1e6:.2f} MB here",
                 remedy="Raise it, or record a smaller network, fewer tokens or fewer heads.",
-            )  # fmt: skip
+            )
 
     def _plan(self, done: int) -> None:
         """Choose the rounds that fit into what is left: some more in a row, the others spread to the end."""

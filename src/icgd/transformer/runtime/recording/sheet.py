@@ -72,25 +72,38 @@ class Sheet:
                 away[slot.name] = self._value(difference, each=slot.each, pool=pool)
         self.blocks.append(
             {
-                "kind": address[0], "layer": address[1], "round": round_, "origin": origin,
-                "slots": slots, "away": away, "tokens": tokens,
+                "kind": address[0],
+                "layer": address[1],
+                "round": round_,
+                "origin": origin,
+                "slots": slots,
+                "away": away,
+                "tokens": tokens,
                 "shown": min(tokens, self.interest.tokens),
             }
-        )  # fmt: skip
+        )
         self._text += _length(self.blocks[-1])
         return len(self.blocks) - 1
 
     def put_step(
-        self, round_: int, place: int, reads: Sequence[int], writes: int, stages: Sequence[StageView]
-    ) -> None:  # fmt: skip
+        self,
+        round_: int,
+        place: int,
+        reads: Sequence[int],
+        writes: int,
+        stages: Sequence[StageView],
+    ) -> None:
         """Write a step down."""
         last = len(stages) - 1
         self.steps.append(
             {
-                "round": round_, "place": place, "reads": list(reads), "writes": writes,
+                "round": round_,
+                "place": place,
+                "reads": list(reads),
+                "writes": writes,
                 "stages": [self._stage(view, last=i == last) for i, view in enumerate(stages)],
             }
-        )  # fmt: skip
+        )
         self._text += _length(self.steps[-1])
 
     def _stage(self, view: StageView, *, last: bool) -> dict[str, Any]:

@@ -1,0 +1,43 @@
+"""`icgd bench cot` and `icgd bench statistics`: options here, measurements in benchmarks/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from icgd.cli.guard import one_line_errors
+
+_Json = Annotated[
+    Path | None,
+    typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
+]
+
+
+def bench_cot(
+    json: _Json = None,
+) -> None:
+    """Time chain-of-thought training against torch.optim.SGD, and count its operations."""
+    with one_line_errors():
+        from icgd.cli.output import check_file
+
+        if json is not None:
+            check_file("--json", json)
+        from icgd.cli.benchmarks.cot import bench_cot as job
+
+        job(json)
+
+
+def bench_statistics(
+    json: _Json = None,
+) -> None:
+    """Time linear models in context against plain loops, and their memory against a stack of layers."""
+    with one_line_errors():
+        from icgd.cli.output import check_file
+
+        if json is not None:
+            check_file("--json", json)
+        from icgd.cli.benchmarks.linear_models import bench_statistics as job
+
+        job(json)
