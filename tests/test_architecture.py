@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 import icgd
+from icgd.base.construction import methods
+from icgd.mechanisms.catalogue import OWN
 
+METHOD_NAMES = set(methods())
 ROOT = Path(icgd.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -91,6 +94,47 @@ def test_folders_can_be_taken_in_at_a_glance():
     folders = {path.parent for path in FILES} - {ROOT / "pages" / "viewer" / "app"}
     rooms = {source_name(f): len({e.name for e in f.iterdir()} - asked_for) for f in folders}
     assert not {name: count for name, count in rooms.items() if count > 13}
+
+
+def test_no_construction_is_known_by_name_outside_its_description():
+    """Nothing compares with a construction's name, or looks something up by it, but its own description."""
+    names = {own.name for own in OWN}
+    described = {f"{own.build.rpartition('.')[0].replace('.', '/')}/" for own in OWN}
+    guilty = []
+    for path in FILES:
+        if path.name in ("construction.py", "constructions.py") and path.parent.name != "base":
+            assert any(part in f"icgd/{source_name(path)}" for part in described)
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            held = []
+            if isinstance(node, ast.Compare):
+                held = [node.left, *node.comparators]
+            elif isinstance(node, ast.Dict):
+                held = [key for key in node.keys if key is not None]
+            elif isinstance(node, ast.Subscript):
+                held = [node.slice]
+            constants = [inner for part in held for inner in ast.walk(part)]
+            told = {c.value for c in constants if isinstance(c, ast.Constant)} & (
+                names - METHOD_NAMES
+            )
+            if told:
+                guilty.append(f"{source_name(path)}:{node.lineno} {sorted(told)}")
+    assert not guilty
+
+
+def test_no_method_is_compared_with_outside_its_description():
+    """Papers aside, which speak of their own mechanism."""
+    guilty = []
+    for path in FILES:
+        papers = path.is_relative_to(ROOT / "papers")
+        if papers or path.name in ("construction.py", "constructions.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                parts = [p for p in (node.left, *node.comparators) if isinstance(p, ast.Constant)]
+                if {p.value for p in parts} & METHOD_NAMES:
+                    guilty.append(f"{source_name(path)}:{node.lineno}")
+    assert not guilty
 
 
 def test_formatting_is_left_to_the_formatter():

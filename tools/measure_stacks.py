@@ -44,8 +44,7 @@ def example(
 def errors(program: icgd.Program, net: icgd.Network, seed: int, steps: int) -> list[float]:
     """Largest weight difference to autograd after every step."""
     X, Y, init = example(net, seed)
-    optimizer = program.config["optimizer"]
-    exact = network_gd_steps(net.spec, init, X, Y, optimizer["lr"], optimizer["box"])
+    exact = network_gd_steps(net.spec, init, X, Y, program.optimizer.lr, program.optimizer.box)
     history = program.run(X, Y, init=init, steps=steps, record="weights").history
     return [
         max(

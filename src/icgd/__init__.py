@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 """Read by the build and written into every result file."""
 
 if TYPE_CHECKING:
+    from icgd.base.construction import Construction as Construction
+    from icgd.base.construction import register as register
     from icgd.costs import cost as cost
     from icgd.errors import AssumptionViolated as AssumptionViolated
     from icgd.errors import IcgdError as IcgdError
@@ -25,7 +27,14 @@ if TYPE_CHECKING:
     from icgd.estimators import InContextMLPRegressor as InContextMLPRegressor
     from icgd.estimators import InContextPoissonRegressor as InContextPoissonRegressor
     from icgd.estimators import InContextRidge as InContextRidge
-    from icgd.mechanisms import compile as compile
+    from icgd.mechanisms.compiler import compile as compile
+    from icgd.mechanisms.cot_linear.options import LinearModelOptions as LinearModelOptions
+    from icgd.mechanisms.cot_network.options import CotOptions as CotOptions
+    from icgd.mechanisms.loops.options import DecoderOptions as DecoderOptions
+    from icgd.mechanisms.loops.options import LinearAttentionOptions as LinearAttentionOptions
+    from icgd.mechanisms.loops.options import ProductOptions as ProductOptions
+    from icgd.mechanisms.stacks.options import BackwardStackOptions as BackwardStackOptions
+    from icgd.mechanisms.stacks.options import ForwardModeOptions as ForwardModeOptions
     from icgd.problems import GD as GD
     from icgd.problems import GLM as GLM
     from icgd.problems import SGD as SGD
@@ -47,15 +56,30 @@ if TYPE_CHECKING:
     from icgd.problems import residual_loss as residual_loss
     from icgd.transformer.gadgets.heads.spectral_head import FunctionHead as FunctionHead
     from icgd.transformer.gadgets.heads.spectral_head import SpectralHead as SpectralHead
+    from icgd.transformer.program import Blueprint as Blueprint
     from icgd.transformer.program import Program as Program
     from icgd.transformer.program import Run as Run
     from icgd.transformer.runtime.recording.recorder import Recorder as Recorder
     from icgd.transformer.trace import Trace as Trace
+    from icgd.verification.bounds.exact import Exact as Exact
+    from icgd.verification.verdict.verdict import Verdict as Verdict
     from icgd.verification.verify import verify as verify
     from icgd.verification.walks.record_trace import record_trace as record_trace
 
 _HOMES = {
-    "compile": "mechanisms",
+    "Construction": "base.construction",
+    "register": "base.construction",
+    "compile": "mechanisms.compiler",
+    "LinearModelOptions": "mechanisms.cot_linear.options",
+    "CotOptions": "mechanisms.cot_network.options",
+    "DecoderOptions": "mechanisms.loops.options",
+    "LinearAttentionOptions": "mechanisms.loops.options",
+    "ProductOptions": "mechanisms.loops.options",
+    "BackwardStackOptions": "mechanisms.stacks.options",
+    "ForwardModeOptions": "mechanisms.stacks.options",
+    "Blueprint": "transformer.program",
+    "Exact": "verification.bounds.exact",
+    "Verdict": "verification.verdict.verdict",
     "cost": "costs",
     "AssumptionViolated": "errors",
     "IcgdError": "errors",
@@ -108,9 +132,6 @@ def __getattr__(name: str) -> Any:
 
             missing += f": no construction has that optimizer. {THERE_IS}" if name in ABSENT else ""
         raise AttributeError(missing)
-    if name in ("Program", "Run"):
-        # Loading a program from disk needs the compilers to be registered.
-        import_module("icgd.mechanisms")
     return getattr(import_module(f"icgd.{_HOMES[name]}"), name)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import icgd
-from icgd.cli.cost_command import METHODS, shown
+from icgd.cli.cost_command import counted_methods, shown
 from icgd.costs import MethodCost
-from icgd.costs.account import METHODS as KNOWN
+from icgd.costs.account import known_methods
 from icgd.costs.method_cost import LeftOut
 
 MANUAL = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -37,7 +37,7 @@ def test_table_file_and_figure(tmp_path, icgd_command):
     for words in ("layers of a step", "scanning the prompt", "linear in D", "ReLU network"):
         assert words in said.stdout
     found = json.loads(numbers.read_text())
-    assert list(found) == list(METHODS) == list(KNOWN)
+    assert list(found) == list(counted_methods()) == list(known_methods())
     net = icgd.Network((3, 4, 4, 2), "tanh")
     for method, values in found.items():
         cost = icgd.cost(net, method, error=1e-3)

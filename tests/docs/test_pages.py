@@ -47,45 +47,6 @@ def test_every_block_prints_what_the_page_prints(name, tmp_path, monkeypatch):
     assert not said
 
 
-def test_the_new_construction_is_short():
-    code = "".join(
-        t for k, t in FENCE.findall((DOCS / "extend.md").read_text("utf-8")) if k == "python"
-    )
-    construction = code[: code.index("import torch\n")]
-    assert len([line for line in construction.splitlines() if line.strip()]) <= 80
-
-
-def test_the_new_construction_is_judged_where_it_could_fail(tool):
-    """With another momentum, other data and several outputs; and the oracle does see a wrong momentum."""
-    import torch
-
-    blocks = [t for k, t in FENCE.findall((DOCS / "extend.md").read_text("utf-8")) if k == "python"]
-    scope: dict[str, object] = {}
-    for text in blocks[:2]:
-        exec(compile(text, "extend.md", "exec"), scope)
-
-    def distance(momentum, judged_by, seed):
-        generator = torch.Generator().manual_seed(seed)
-        X = torch.randn(9, 4, generator=generator, dtype=torch.float64)
-        y = torch.randn(9, generator=generator, dtype=torch.float64)
-        radius = 1.01 * float(X.norm(dim=1).max())
-        program = scope["compile_heavy_ball"](4, 9, radius, lr=0.2, momentum=momentum)  # type: ignore[operator]
-        history = program.run(X, y, steps=40, record="weights").history
-        w = torch.zeros(4, dtype=torch.float64, requires_grad=True)
-        exact = torch.optim.SGD([w], lr=0.2, momentum=judged_by)
-        worst = 0.0
-        for written in history:
-            exact.zero_grad()
-            (0.5 * (X @ w - y).square().mean()).backward()
-            exact.step()
-            worst = max(worst, float((written - w.detach()).abs().max()))
-        return worst
-
-    for seed, momentum in enumerate((0.0, 0.5, 0.9)):
-        assert distance(momentum, momentum, seed) < 1e-12
-    assert distance(0.5, 0.5 + 1e-6, 0) > 1e-8
-
-
 def declared(paper):
     """The tally that the checkers of a paper declare, without running them."""
     from declared_errata import declared_errata

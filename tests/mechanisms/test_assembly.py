@@ -1,4 +1,4 @@
-"""What every compiler ends with: a config that can be stored, and frozen weights."""
+"""What every compiler ends with: a blueprint that can be stored, and frozen weights."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import icgd
-from icgd.mechanisms.assembly import DTYPES, PARTS, make_config, own_config
 from icgd.transformer.mask_rules import StateMask
+from icgd.transformer.program.blueprint import PARTS
+from icgd.transformer.program.files import rebuilt
 
 LINEAR = icgd.LinearRegression(2, 5)
 REPLACING = {
@@ -30,31 +31,21 @@ APPENDING = {
 EVERY = {**REPLACING, **APPENDING}
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-def test_a_config_names_its_precision(dtype):
-    config = make_config("some", dtype, problem={"a": 1}, optimizer={"lr": 0.1}, options={})
-    assert tuple(config) == PARTS
-    assert DTYPES[config["dtype"]] == dtype
-
-
-def test_a_file_may_say_more():
-    config = make_config("some", torch.float64, problem={}, optimizer={}, options={})
-    assert own_config({"versions": {}, **config}) == config
-
-
 @pytest.mark.parametrize("name", EVERY)
 def test_programs_are_frozen_and_can_be_built_again(name):
     problem, optimizer, options = EVERY[name]
     program = icgd.compile(problem, optimizer, **options)
-    assert program.config["construction"] == name
+    assert program.construction.name == name
+    assert program.problem is problem
+    assert type(program.optimizer) is type(optimizer)
     assert tuple(program.config) == PARTS
     assert not any(p.requires_grad for p in program.parameters())
-    again = icgd.Program.builders[name](json.loads(json.dumps(program.config)))
+    again = rebuilt(json.loads(json.dumps(program.config)))
     assert again.config == json.loads(json.dumps(program.config))
     for (key, one), (_, other) in zip(
         program.named_parameters(), again.named_parameters(), strict=True
     ):
         assert torch.equal(one, other), key
     replaces = name in REPLACING
-    assert program.feed == ("replace" if replaces else "append")
+    assert program.mask.replaces == replaces
     assert isinstance(program.mask, StateMask) == replaces

@@ -1,7 +1,5 @@
 """Sizes are refused before memory is taken, and estimates are what compiling really takes."""
 
-import importlib
-import pkgutil
 import sys
 
 import pytest
@@ -18,12 +16,11 @@ from icgd import (
     MLPChain,
     Network,
     Newton,
-    mechanisms,
 )
 from icgd import PreconditionedGD as Preconditioned
 from icgd.base.preflight import memory_limit
-from icgd.mechanisms import sizes
-from icgd.transformer.program import Program
+from icgd.mechanisms.catalogue import OWN
+from icgd.transformer.program import blueprint
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -137,9 +134,9 @@ class TestTooLarge:
         program.save_pretrained(tmp_path)
         path = tmp_path / "config.json"
         path.write_text(path.read_text().replace('"newton_steps": 2', '"newton_steps": 1000000'))
-        got = forked(lambda: Program.from_pretrained(tmp_path), memory=500 * MB, cpu=2)
+        got = forked(lambda: icgd.Program.from_pretrained(tmp_path), memory=500 * MB, cpu=2)
         assert got.error == "InvalidFile"  # its checksum is another
-        altered = lambda: Program.from_pretrained(tmp_path, allow_altered=True)  # noqa: E731
+        altered = lambda: icgd.Program.from_pretrained(tmp_path, allow_altered=True)  # noqa: E731
         got = forked(altered, memory=500 * MB, cpu=2)
         assert got.error == "TooLarge"
         assert "most of it for `newton_steps` = 1000000" in got.message
@@ -222,7 +219,7 @@ MEASURED = {
 def test_estimates_are_within_a_factor_of_three_of_what_compiling_takes(case, monkeypatch):
     problem, optimizer, options = MEASURED[case]
     seen = []
-    monkeypatch.setattr(sizes, "require_room", lambda what, parts: _note(seen, parts))
+    monkeypatch.setattr(blueprint, "require_room", lambda what, parts: _note(seen, parts))
     with pytest.raises(StopIteration):
         icgd.compile(problem, optimizer, **options)
     monkeypatch.undo()
@@ -241,8 +238,4 @@ def _note(seen, parts):
 
 
 def test_every_construction_has_an_estimate():
-    # Builders register when their modules are imported.
-    for module in pkgutil.walk_packages(mechanisms.__path__, "icgd.mechanisms."):
-        importlib.import_module(module.name)
-    own = {name for name, build in Program.builders.items() if build.__module__.startswith("icgd.")}
-    assert own == set(sizes.SIZES)
+    assert not [own.name for own in OWN if own.size is None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -93,6 +93,6 @@ def other_mutants(program: icgd.Program) -> Iterator[Mutant]:
                 yield Mutant(f"layer {name} {label}", altered)
     for key, factor in (("lr", 1.01), ("lr", 2.0), ("box", 1.01)):
         altered = copy.deepcopy(program)
-        altered.config = copy.deepcopy(program.config)
-        altered.config["optimizer"][key] *= factor
+        changed = {key: factor * getattr(program.optimizer, key)}
+        altered.optimizer = replace(program.optimizer, **changed)
         yield Mutant(f"config: {key} x {factor}", altered)

@@ -211,7 +211,7 @@ class TestVerdict:
 
     def test_a_wrong_learning_rate_fails(self) -> None:
         def change(program: icgd.Program) -> None:
-            program.config["optimizer"]["lr"] = 0.0501
+            program.optimizer = icgd.SGD(lr=0.0501)
 
         check = self.verified(change)
         assert not check.passed

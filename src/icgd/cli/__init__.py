@@ -12,12 +12,21 @@ from typing import Annotated
 
 import typer
 
+from icgd.base.construction import load_plugin
 from icgd.cli.bench_command import bench_cot, bench_statistics
 from icgd.cli.cost_command import cost
 from icgd.cli.guard import FAILED, INTERRUPTED, OneLineGroup, leave, one_line_errors
+from icgd.cli.options import (
+    EpochsOption,
+    ExecutorOption,
+    SeedOption,
+    StandardizeOption,
+    TargetsOption,
+)
 from icgd.cli.report_command import report
 from icgd.cli.reproduce_command import reproduce
 from icgd.cli.train_command import bench_train, evaluate, sweep, train
+from icgd.cli.verify_command import verify
 from icgd.cli.view_command import view
 
 app = typer.Typer(
@@ -52,41 +61,19 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE",
+            help="Import this module, or file *.py, first: it registers constructions (icgd.register). May be "
+            "given several times.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    pass
-
-
-_Json = Annotated[
-    Path | None,
-    typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
-]
-_Targets = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Column to predict; repeat the option or separate by commas for several. All other columns are "
-        "features.",
-        show_default=False,
-        metavar="COLUMN",
-    ),
-]
-_Standardize = Annotated[
-    bool,
-    typer.Option(
-        help="Replace every feature and target by its z-score; a constant column becomes 0. Without it values "
-        "must fit the certified range (--radius)."
-    ),
-]
-_Epochs = Annotated[
-    int, typer.Option(help="Passes over the rows; one round per row and pass, in file order.")
-]
-_Seed = Annotated[int, typer.Option(help="Seed of the initial weights (He initialisation).")]
-_Executor = Annotated[
-    str,
-    typer.Option(
-        help="structured (fast), dense (literal matrices, widths up to about 24, far slower) or, for stacks, "
-        "sparse (index arrays over all pairs of tokens); the same function."
-    ),
-]
+    for name in plugin or []:
+        with one_line_errors():
+            load_plugin(name)
 
 
 @app.command()
@@ -107,7 +94,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    target: _Targets = None,
+    target: TargetsOption = None,
     model: Annotated[
         str,
         typer.Option(
@@ -193,9 +180,9 @@ def run(
             show_default=False,
         ),
     ] = None,
-    epochs: _Epochs = 3,
-    standardize: _Standardize = True,
-    seed: _Seed = 0,
+    epochs: EpochsOption = 3,
+    standardize: StandardizeOption = True,
+    seed: SeedOption = 0,
     out: Annotated[
         Path,
         typer.Option(
@@ -253,7 +240,7 @@ def run(
         ),
     ] = None,
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
-    executor: _Executor = "structured",
+    executor: ExecutorOption = "structured",
 ) -> None:
     """Train a network or fit a linear model on a table inside a frozen transformer.
 
@@ -308,70 +295,10 @@ def run(
         raise typer.Exit(FAILED)
 
 
-@app.command()
-def verify(
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[DATA.csv]", show_default=False, help="With --program: CSV file to train on."
-        ),
-    ] = None,
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            help="Check the statements of a paper and print the theorem table: COT, DEEP, BRIDGE, "
-            "ALGO, LSA, or all.",
-            show_default=False,
-        ),
-    ] = None,
-    json: _Json = None,
-    program: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory made by program.save_pretrained: check this program instead.",
-            show_default=False,
-        ),
-    ] = None,
-    target: _Targets = None,
-    epochs: _Epochs = 1,
-    steps: Annotated[
-        int, typer.Option(help="With --program: gradient steps if it makes full-batch steps.")
-    ] = 100,
-    standardize: _Standardize = True,
-    seed: _Seed = 0,
-    executor: _Executor = "structured",
-) -> None:
-    """Check the statements of a paper (--paper), or a saved program on your data (--program).
-
-    Exit code 0: everything held; 1: something did not, or bounds were too large to show it; 2: bad input.
-    """
-    with one_line_errors():
-        from icgd.cli import verify_command as job
-
-        job.check_request(paper, program, data, json, tuple(target or ()))
-        if paper is not None:
-            passed = job.verify_paper(paper, json)
-        else:
-            assert program is not None
-            assert data is not None
-            passed = job.verify_program(
-                program,
-                data,
-                tuple(target or ()),
-                json,
-                epochs=epochs,
-                steps=steps,
-                standardize=standardize,
-                seed=seed,
-                executor=executor,
-            )
-    if not passed:
-        raise typer.Exit(FAILED)
-
-
 bench.command("cot")(bench_cot)
 bench.command("statistics")(bench_statistics)
 bench.command("train")(bench_train)
+app.command()(verify)
 app.command()(view)
 app.command()(report)
 app.command()(cost)

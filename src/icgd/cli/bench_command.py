@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from icgd.cli.guard import one_line_errors
-
-_Json = Annotated[
-    Path | None,
-    typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
-]
+from icgd.cli.options import JsonOption
 
 
 def bench_cot(
-    json: _Json = None,
+    json: JsonOption = None,
 ) -> None:
     """Time chain-of-thought training against torch.optim.SGD, and count its operations."""
     with one_line_errors():
@@ -30,7 +21,7 @@ def bench_cot(
 
 
 def bench_statistics(
-    json: _Json = None,
+    json: JsonOption = None,
 ) -> None:
     """Time linear models in context against plain loops, and their memory against a stack of layers."""
     with one_line_errors():

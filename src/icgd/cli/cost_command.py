@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from icgd.base.atomic import write_bytes
+from icgd.base.construction import constructions
 from icgd.cli.guard import one_line_errors
 from icgd.cli.output import as_json, check_file_in_place, write_file
 from icgd.errors import InvalidParameter
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from icgd.costs import MethodCost
 
-METHODS = ("cot", "stack", "forward_mode", "sgd")
+YARDSTICK = "sgd"
 
 
 def cost(
@@ -72,6 +73,16 @@ def cost(
         Path | None,
         typer.Option(help="Also write the numbers to this JSON file.", show_default=False),
     ] = None,
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            help="Count the parts of the program in this directory instead, whatever its construction.",
+            show_default=False,
+        ),
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List every construction, plug-ins included, and stop.")
+    ] = False,
 ) -> None:
     """Count what training a network costs by each construction, under four cost models.
 
@@ -79,6 +90,12 @@ def cost(
     Exit code 0: done; 2: bad input.
     """
     with one_line_errors():
+        if listed:
+            list_constructions()
+            return
+        if program is not None:
+            run_program_cost(program, examples, json)
+            return
         run_cost(
             CostRequest(
                 widths,
@@ -95,6 +112,12 @@ def cost(
                 json,
             )
         )
+
+
+def counted_methods() -> tuple[str, ...]:
+    """Methods whose cost is counted, and plain SGD."""
+    every = constructions().values()
+    return (*(c.method for c in every if c.method is not None and c.cost is not None), YARDSTICK)
 
 
 @dataclass(frozen=True)
@@ -128,9 +151,10 @@ class CostRequest:
                 remedy="Input, hidden and output width, for example 10,16,16,1.",
             )
         methods = tuple(m.strip() for m in self.methods.split(","))
+        counted = counted_methods()
         for method in methods:
-            if method not in METHODS:
-                raise InvalidParameter("--methods", method, f"be among {', '.join(METHODS)}")
+            if method not in counted:
+                raise InvalidParameter("--methods", method, f"be among {', '.join(counted)}")
         if self.examples < 1:
             raise InvalidParameter("--examples", self.examples, "be an integer >= 1")
         if len(set(methods)) < len(methods):
@@ -149,14 +173,15 @@ def run_cost(request: CostRequest) -> None:
     import icgd
 
     net = icgd.Network(widths, request.activation, request.output, request.bias)
-    fitted = {"stack": ("n_relu",), "forward_mode": ("n_relu", "attention")}
+    fitted = {c.method: c.switches for c in constructions().values() if c.method is not None}
     found = []
     for method in methods:
-        chosen = {name: getattr(request, name) for name in fitted.get(method, ())}
+        names = {"n_relu", "attention"} & set(fitted.get(method, ()))
+        chosen: dict[str, Any] = {name: getattr(request, name) for name in names}
         found.append(
             icgd.cost(
                 net,
-                method,  # type: ignore[arg-type]
+                method,
                 steps=request.steps,
                 n_examples=request.examples,
                 error=request.error,
@@ -177,6 +202,49 @@ def run_cost(request: CostRequest) -> None:
         write_bytes(request.plot, cost_bars([cost.to_dict() for cost in found]))
     if request.json is not None:
         write_file(request.json, as_json({cost.method: cost.to_dict() for cost in found}))
+
+
+def list_constructions() -> None:
+    """Name, method, problem and optimizer of every construction; loads nothing heavy of the package's own."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="Constructions", title_justify="left")
+    for name in ("name", "method", "problem", "optimizer", "what it is", "statement"):
+        table.add_column(name, overflow="fold")
+    for c in constructions().values():
+        kinds = (_kind_names(c.problem), _kind_names(c.optimizer))
+        table.add_row(c.name, c.method or "", *kinds, c.summary, c.statement.replace("[", "\\["))
+    console = Console(highlight=False)
+    (console if console.is_terminal else Console(highlight=False, width=160)).print(table)
+
+
+def _kind_names(kinds: Any) -> str:
+    listed = kinds if isinstance(kinds, tuple) else (kinds,)
+    return ", ".join(k.rpartition(":")[2] if isinstance(k, str) else k.__name__ for k in listed)
+
+
+def run_program_cost(directory: Path, examples: int, json: Path | None) -> None:
+    """Load, count, print, write."""
+    if examples < 1:
+        raise InvalidParameter("--examples", examples, "be an integer >= 1")
+    if json is not None:
+        check_file_in_place("--json", json)
+    from rich.console import Console
+    from rich.table import Table
+
+    import icgd
+
+    counted = icgd.cost(icgd.Program.from_pretrained(directory), n_examples=examples).to_dict()
+    table = Table(title=f"icgd cost: {counted['construction']}", title_justify="left")
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    for name, value in counted.items():
+        text = ", ".join(value) if isinstance(value, tuple) else shown(value)
+        table.add_row(name, text.replace("[", "\\["))
+    Console(highlight=False).print(table)
+    if json is not None:
+        write_file(json, as_json(counted))
 
 
 def cost_table(found: list[MethodCost]) -> Table:

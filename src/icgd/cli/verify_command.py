@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from icgd.cli.guard import FAILED, one_line_errors
+from icgd.cli.options import (
+    EpochsOption,
+    ExecutorOption,
+    JsonOption,
+    SeedOption,
+    StandardizeOption,
+    TargetsOption,
+)
 from icgd.cli.output import as_json, check_file_in_place, write_file
 from icgd.cli.run.settings import EXECUTORS, PAPERS, check_targets
 from icgd.errors import InvalidParameter
@@ -12,6 +23,64 @@ from icgd.errors import InvalidParameter
 if TYPE_CHECKING:
     from icgd.cli.tables import Table
     from icgd.transformer.program import Program
+
+
+def verify(
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DATA.csv]", show_default=False, help="With --program: CSV file to train on."
+        ),
+    ] = None,
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            help="Check the statements of a paper and print the theorem table: COT, DEEP, BRIDGE, "
+            "ALGO, LSA, or all.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = None,
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory made by program.save_pretrained: check this program instead.",
+            show_default=False,
+        ),
+    ] = None,
+    target: TargetsOption = None,
+    epochs: EpochsOption = 1,
+    steps: Annotated[
+        int, typer.Option(help="With --program: gradient steps if it makes full-batch steps.")
+    ] = 100,
+    standardize: StandardizeOption = True,
+    seed: SeedOption = 0,
+    executor: ExecutorOption = "structured",
+) -> None:
+    """Check the statements of a paper (--paper), or a saved program on your data (--program).
+
+    Exit code 0: everything held; 1: something did not, or bounds were too large to show it; 2: bad input.
+    """
+    with one_line_errors():
+        check_request(paper, program, data, json, tuple(target or ()))
+        if paper is not None:
+            passed = verify_paper(paper, json)
+        else:
+            assert program is not None
+            assert data is not None
+            passed = verify_program(
+                program,
+                data,
+                tuple(target or ()),
+                json,
+                epochs=epochs,
+                steps=steps,
+                standardize=standardize,
+                seed=seed,
+                executor=executor,
+            )
+    if not passed:
+        raise typer.Exit(FAILED)
 
 
 def check_request(
@@ -91,23 +160,23 @@ def verify_program(
     from rich.console import Console
 
     import icgd
-    from icgd.verification.verify import check_construction
+    from icgd.verification.verify import check_verifiable
 
     loaded = icgd.Program.from_pretrained(program, allow_altered=True)
-    check_construction(str(loaded.config["construction"]))
-    how: dict[str, Any] = {"executor": executor, "progress": True}
-    if "widths" in loaded.config["problem"]:
-        sgd = loaded.config["optimizer"]["name"] == "SGD"
-        how |= {"epochs": epochs} if sgd else {"steps": steps}
-        check = _verify_network(loaded, data, targets, standardize=standardize, seed=seed, **how)
-    elif "form" not in loaded.config["problem"]:
-        check = _verify_regression(
-            loaded, data, targets, standardize=standardize, steps=steps, **how
-        )
+    check_verifiable(loaded)
+    rounds = {"epochs": epochs, "steps": steps}
+    how: dict[str, Any] = {
+        "standardize": standardize,
+        "executor": executor,
+        "progress": True,
+        loaded.construction.rounds: rounds[loaded.construction.rounds],
+    }
+    if isinstance(loaded.problem, icgd.Network):
+        check = _verify_network(loaded, data, targets, seed=seed, **how)
+    elif isinstance(loaded.problem, icgd.LinearModel):
+        check = _verify_linear_model(loaded, data, targets, **how)
     else:
-        check = _verify_linear_model(
-            loaded, data, targets, standardize=standardize, steps=steps, **how
-        )
+        check = _verify_regression(loaded, data, targets, **how)
     console = Console(highlight=False)
     console.print(check.table())
     for note in check.notes:
@@ -130,7 +199,7 @@ def _verify_network(
     from icgd.cli.run.network import fitting_threads, load_table
 
     table = load_table(data, None, targets, standardize=standardize)
-    network = icgd.Network(**loaded.config["problem"])
+    network = loaded.problem
     _check_shape(table, network.widths[0], network.widths[-1])
     with fitting_threads(network):
         init = network.init(seed=seed, dtype=loaded.dtype)
@@ -146,14 +215,14 @@ def _verify_linear_model(
     from icgd.cli.run.linear_model import two_classes
     from icgd.cli.run.network import load_table
 
-    problem = loaded.config["problem"]
-    regression = problem["form"] == "residual"
+    spec = loaded.problem.spec
+    regression = spec.loss.form == "residual"
     table = load_table(
         data, None, targets, standardize=standardize, standardize_target=standardize and regression
     )
-    _check_shape(table, int(problem["n_features"]), 1)
+    _check_shape(table, spec.n_features, 1)
     y = torch.as_tensor(table.Y[:, 0])
-    if problem["loss"] == "logistic":
+    if spec.loss.name == "logistic":
         y, _ = two_classes(y, table.targets.names[0])
     return icgd.verify(loaded, table.X, y, **how)
 
@@ -164,9 +233,11 @@ def _verify_regression(
     import icgd
     from icgd.cli.run.network import load_table
 
-    problem = loaded.config["problem"]
+    problem = loaded.problem
     table = load_table(data, None, targets, standardize=standardize)
-    _check_shape(table, int(problem["n_features"]), int(problem.get("n_outputs", 1)))
+    n_outputs = getattr(problem, "n_outputs", 1)
+    n_features = getattr(problem, "n_features", table.X.shape[1])
+    _check_shape(table, int(n_features or 0), int(n_outputs))
     y = table.Y[:, 0] if table.Y.shape[1] == 1 else table.Y
     return icgd.verify(loaded, table.X, y, **how)
 

@@ -2,3 +2,4 @@
 
 from icgd.costs.account import cost as cost
 from icgd.costs.method_cost import MethodCost as MethodCost
+from icgd.costs.program_cost import ProgramCost as ProgramCost

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import lru_cache
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, overload
 
+from icgd.base.construction import constructions
 from icgd.base.numbers import whole_number
-from icgd.costs.cot import (
-    CotSizes,
-    PromptCosts,
-    cot_calls,
-    cot_structured_flops,
-    scan_flops,
-)
 from icgd.costs.fits import (
     Reached,
     at_depth,
@@ -25,6 +18,7 @@ from icgd.costs.fits import (
 )
 from icgd.costs.formulas import MODELS, Bill, gradient_flops, n_weights
 from icgd.costs.method_cost import LeftOut, MethodCost
+from icgd.costs.program_cost import ProgramCost, program_cost
 from icgd.costs.stacks import (
     ForwardFits,
     StackFits,
@@ -34,32 +28,30 @@ from icgd.costs.stacks import (
     stack_layers,
     stack_width,
 )
-from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.mechanisms.compiler import METHODS as COMPILED
+from icgd.errors import InvalidParameter
 from icgd.mechanisms.stacks.compile_backward import DEFAULTS as STACK
 from icgd.mechanisms.stacks.compile_backward import check_radius
 from icgd.mechanisms.stacks.compile_forward_mode import DEFAULTS as FORWARD
 from icgd.problems import Network, NetworkSpec
-from icgd.transformer.gadgets.heads.spectral_theory import (
-    GridGeometry,
-    grid_for_error,
-    head_error,
-    make_geometry,
-    paper_tokens_for,
-)
 from icgd.transformer.nn.stack.head_family import ACTIVATIONS
+from icgd.transformer.program import Program
 
-Method = Literal["cot", "stack", "forward_mode", "sgd"]
-METHODS: tuple[str, ...] = (*COMPILED, "sgd")
+YARDSTICK = "sgd"
+"""Plain matrix products, beside which constructions are counted."""
 RADIUS = check_radius("radius", STACK["radius"])
 """Range in which numbers are read and functions fitted, the same for all methods."""
 NUMBER = 8
 """Bytes of a float64."""
 
 
+@overload
+def cost(net: Program, *, n_examples: int = 20) -> ProgramCost: ...
+
+
+@overload
 def cost(
     net: Network,
-    method: Method = "cot",
+    method: str = "cot",
     *,
     steps: int = 100,
     n_examples: int = 20,
@@ -68,11 +60,26 @@ def cost(
     attention: Literal["relu", "tanh", "sigmoid"] | None = None,
     box: bool = True,
     query: bool = False,
-) -> MethodCost:
+) -> MethodCost: ...
+
+
+def cost(
+    net: Network | Program,
+    method: str = "cot",
+    *,
+    steps: int = 100,
+    n_examples: int = 20,
+    error: float | None = None,
+    n_relu: int | None = None,
+    attention: Literal["relu", "tanh", "sigmoid"] | None = None,
+    box: bool = True,
+    query: bool = False,
+) -> MethodCost | ProgramCost:
     """What training `net` costs: layers, heads, parameters, memory, operations under four models.
 
     Statement: [COT] Remark 4.1
 
+    net         a network; or a compiled program, whose own parts are counted for `n_examples` tokens
     method      "cot" (one layer, 2N calls an example), "stack" (2N+4 layers a step), "forward_mode" (N
                 layers a step), "sgd" (plain matrix products, the yardstick)
     steps       passes over the data: a full-batch step, or one round per example
@@ -90,10 +97,13 @@ def cost(
     >>> stack.layers, stack.d_token, cost(Network((3, 4, 4, 3)), "cot").layers
     (10, 95, 1)
     """
+    if isinstance(net, Program):
+        return program_cost(net, n_examples=n_examples)
     if not isinstance(net, Network):
-        raise InvalidParameter("net", type(net).__name__, "be an icgd.Network")
-    if method not in METHODS:
-        raise InvalidParameter("method", method, f"be one of {', '.join(METHODS)}")
+        raise InvalidParameter("net", type(net).__name__, "be an icgd.Network or a program")
+    counted = {c.method: c for c in constructions().values() if c.cost and c.method}
+    if method not in (*counted, YARDSTICK):
+        raise InvalidParameter("method", method, f"be one of {', '.join(known_methods())}")
     steps, n_examples = whole_number("steps", steps, 1), whole_number("n_examples", n_examples, 1)
     if error is not None:
         error = check_radius("error", error)
@@ -103,11 +113,11 @@ def cost(
             )
     if n_relu is not None:
         n_relu = whole_number("n_relu", n_relu, 3)
-    for name, value, home in (
-        ("attention", attention, "forward_mode"),
-        ("n_relu", n_relu, "stack"),
-    ):
-        if value is not None and method not in (home, "forward_mode"):
+    chosen = counted.get(method)
+    kind = None if chosen is None else chosen.load("options")
+    options = set() if kind is None else {field.name for field in fields(kind)}
+    for name, value in (("attention", attention), ("n_relu", n_relu)):
+        if value is not None and name not in options:
             raise InvalidParameter(name, value, f"be left out for method={method!r}")
     if attention is not None and attention not in ACTIVATIONS:
         raise InvalidParameter("attention", attention, f"be one of {', '.join(ACTIVATIONS)}")
@@ -119,17 +129,25 @@ def cost(
         "steps": steps,
         "error": error,
     }
-    if method == "cot":
-        return _cot(net.spec, about)
-    if method == "sgd":
+    if chosen is None:
         return _sgd(net.spec, about)
-    n_tokens = n_examples + query
-    if method == "stack":
-        made = _stack_sizes(net.spec, error, n_relu)
-        return _stack(net.spec, about, made, n_tokens, box)
-    return _forward(
-        net.spec, about, _forward_sizes(net.spec, error, n_relu, attention), n_tokens, box
-    )
+    return chosen.load("cost")(net.spec, about, Wanted(n_relu, attention, n_examples + query, box))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the cost of a stack depends on besides the network."""
+
+    n_relu: int | None
+    attention: str | None
+    n_tokens: int
+    box: bool
+
+
+def known_methods() -> tuple[str, ...]:
+    """Methods whose cost is counted, and plain SGD."""
+    counted = [c.method for c in constructions().values() if c.cost and c.method]
+    return (*counted, YARDSTICK)
 
 
 def _stack_sizes(spec: NetworkSpec, error: float | None, n_relu: int | None) -> Reached:
@@ -157,29 +175,30 @@ def _forward_sizes(
     )
 
 
-def _stack(
-    spec: NetworkSpec, about: dict[str, Any], made: Reached, n_tokens: int, box: bool
-) -> MethodCost:
+def stack_cost(spec: NetworkSpec, about: dict[str, Any], wanted: Wanted) -> MethodCost:
+    """The stack that goes backward."""
+    made, n_tokens = _stack_sizes(spec, about["error"], wanted.n_relu), wanted.n_tokens
     width = stack_width(spec.widths, spec.bias)
     if made.fits is None:
-        return _unreached(about, made, stack_layers(spec.n_layers), width, n_tokens)
+        return unreached(about, made, stack_layers(spec.n_layers), width, n_tokens)
     assert isinstance(made.fits, StackFits)
     fits = at_depth(made.fits, spec.n_layers)
-    bill = stack_bill(spec.widths, fits, bias=spec.bias, box=box)
+    bill = stack_bill(spec.widths, fits, bias=spec.bias, box=wanted.box)
     sizes = {"value": fits.value[1].n_units, "slope": fits.slope[1].n_units}
     return _from_bill(about, made, bill, n_tokens, sizes)
 
 
-def _forward(
-    spec: NetworkSpec, about: dict[str, Any], made: Reached, n_tokens: int, box: bool
-) -> MethodCost:
+def forward_mode_cost(spec: NetworkSpec, about: dict[str, Any], wanted: Wanted) -> MethodCost:
+    """The stack that carries derivatives forward."""
+    made = _forward_sizes(spec, about["error"], wanted.n_relu, wanted.attention)
+    n_tokens = wanted.n_tokens
     width = forward_width(spec.widths, spec.bias)
     if made.fits is None:
-        return _unreached(about, made, max(2, spec.n_layers), width, n_tokens)
+        return unreached(about, made, max(2, spec.n_layers), width, n_tokens)
     assert isinstance(made.fits, ForwardFits)
     f = made.fits
     sizes = {n: getattr(f, n).n_units for n in ("value", "product", "identity")}
-    bill = forward_bill(spec.widths, f, bias=spec.bias, box=box)
+    bill = forward_bill(spec.widths, f, bias=spec.bias, box=wanted.box)
     return _from_bill(about, made, bill, n_tokens, sizes)
 
 
@@ -209,16 +228,17 @@ def _from_bill(
         nonzeros=entries["nonzeros"],
         memory_bytes={m: NUMBER * n for m, n in entries.items()},
         state_bytes=NUMBER * n_tokens * bill.d_token,
-        **_flops(lambda model: bill.flops(n_tokens, model), about),
+        **flops_of(lambda model: bill.flops(n_tokens, model), about),
         updates_per_pass=1,
         serial_per_pass=len(bill.layers),
         left_out=(apart,),
     )
 
 
-def _unreached(
+def unreached(
     about: dict[str, Any], made: Reached, layers: int, width: int, n_tokens: int
 ) -> MethodCost:
+    """What can be said where the wanted error cannot be had."""
     nothing: Mapping[str, None] = dict.fromkeys(MODELS)
     return MethodCost(
         **about,
@@ -242,7 +262,8 @@ def _unreached(
     )
 
 
-def _flops(per_pass: Callable[[str], int], about: dict[str, Any]) -> dict[str, Any]:
+def flops_of(per_pass: Callable[[str], int], about: dict[str, Any]) -> dict[str, Any]:
+    """Operations per example, per pass and in all, by cost model."""
     found = {model: per_pass(model) for model in MODELS}
     return {
         "flops_per_example": {m: n / about["n_examples"] for m, n in found.items()},
@@ -270,109 +291,10 @@ def _sgd(spec: NetworkSpec, about: dict[str, Any]) -> MethodCost:
         nonzeros=weights,
         memory_bytes=dict.fromkeys(MODELS, NUMBER * weights),
         state_bytes=NUMBER * (sum(spec.widths) + sum(spec.widths[1:])),
-        **_flops(lambda model: n * one, about),
+        **flops_of(lambda model: n * one, about),
         updates_per_pass=n,
         serial_per_pass=2 * spec.n_layers * n,
         notes=(
             "Plain matrix products; the update itself and activations are not counted, as elsewhere.",
         ),
     )
-
-
-@lru_cache(maxsize=64)
-def _grid(error: float) -> GridGeometry:
-    return grid_for_error(error, RADIUS)
-
-
-def _cot(spec: NetworkSpec, about: dict[str, Any]) -> MethodCost:
-    error, n, N = about["error"], about["n_examples"], spec.n_layers
-    notes = []
-    if spec.activation != "relu" or spec.loss.name != "squared":
-        notes.append(
-            "method='cot' trains ReLU networks with the squared loss; this is the ReLU network of these widths."
-        )
-    geometry = make_geometry(32, 1.4, 8.25, RADIUS, "spectral")
-    if error is not None:
-        try:
-            geometry = _grid(error)
-        except AssumptionViolated as refusal:
-            made = Reached(None, head_error(geometry, RADIUS, 2.0**-53), str(refusal))
-            return _unreached(about, made, 1, CotSizes(spec.d_model).d_token, spec.d_model)
-    sizes = CotSizes(spec.d_model, spec.bias, spec.output == "linear", geometry.n_grid)
-    calls = cot_calls(N)
-
-    def per_pass(model: str) -> int:
-        if model == "structured":
-            return n * cot_structured_flops(spec.widths, geometry.n_grid)
-        return n * calls * sizes.call_flops(model)
-
-    entries = {model: sizes.entries(model) for model in MODELS}
-    return MethodCost(
-        **about,
-        certified=head_error(geometry, RADIUS, 2.0**-53),
-        sizes={"n_grid": geometry.n_grid},
-        layers=1,
-        heads=(0, sizes.n_heads, 0),
-        hidden=(sizes.routing_units, 0, sizes.activation_units),
-        d_token=sizes.d_token,
-        n_tokens=sizes.d,
-        parameters=entries["dense"],
-        nonzeros=entries["nonzeros"],
-        memory_bytes={m: NUMBER * k for m, k in entries.items()},
-        state_bytes=NUMBER * (calls + 2) * sizes.d * sizes.d_token,
-        **_flops(per_pass, about),
-        updates_per_pass=n,
-        serial_per_pass=3 * calls * n,
-        left_out=_left_out(spec, about, sizes),
-        notes=tuple(notes),
-    )
-
-
-def _left_out(spec: NetworkSpec, about: dict[str, Any], sizes: CotSizes) -> tuple[LeftOut, ...]:
-    """What the limitations of [COT] name: the mask, the prompt, the serial constant; and its own heads."""
-    n, steps, N = about["n_examples"], about["steps"], spec.n_layers
-    rounds = n * steps
-    p = PromptCosts.after(rounds=rounds, n_layers=N)
-    block = NUMBER * sizes.d * sizes.d_token
-
-    def spread(name: str, unit: str, total: float, note: str) -> LeftOut:
-        return LeftOut(name, unit, total / rounds, total / steps, total, note)
-
-    rows = [
-        spread(
-            "choosing the mask",
-            "addresses",
-            p.addresses,
-            "two blocks a call, by arithmetic on (round, layer) outside the transformer",
-        ),
-        spread(
-            "scanning the prompt",
-            "FLOPs",
-            scan_flops(sizes, p.looks),
-            "if the mask must be found: every column asks the flags of every column; grows with the run",
-        ),
-        spread(
-            "serial calls",
-            "calls",
-            p.serial,
-            "2N an example, one after the other; a stack takes all examples at once",
-        ),
-        spread(
-            "prompt kept whole",
-            "bytes",
-            float(block * p.blocks),
-            "2 blocks an example, N to begin with, 2N written per round; live blocks suffice",
-        ),
-    ]
-    if about["error"] is not None:
-        tokens = paper_tokens_for(about["error"], RADIUS)
-        literal = replace(sizes, n_grid=int(tokens)).call_flops() * cot_calls(N) * rounds
-        rows.append(
-            spread(
-                "nearest-level heads",
-                "FLOPs",
-                literal,
-                f"dense, with the {tokens:.1e} grid tokens a nearest level needs for this error",
-            )
-        )
-    return tuple(rows)

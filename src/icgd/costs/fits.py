@@ -59,7 +59,7 @@ def forward_fits(
         GD(lr=1.0),
         method="forward_mode",
         n_relu=n_relu,
-        attention=attention,  # type: ignore[arg-type]
+        attention=attention,
     )
     step = _step(program)
     fits = ForwardFits(

@@ -17,6 +17,7 @@ from torch import Tensor
 from icgd.errors import AssumptionViolated
 from icgd.problems.arrays import plain_tensor, refuse_masked
 from icgd.transformer.program import Program, Run
+from icgd.transformer.program.files import rebuilt
 
 Array = NDArray[np.float64]
 
@@ -67,7 +68,7 @@ class InContextEstimator(BaseEstimator, ABC):
         state = dict(state)
         if "run_" in state:
             stored = state["program_"]
-            program = Program.builders[stored["config"]["construction"]](stored["config"])
+            program = rebuilt(stored["config"])
             program.load_state_dict(stored["weights"])
             state["program_"] = program
             state["run_"] = replace(state["run_"], program=program)

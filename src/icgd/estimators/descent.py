@@ -122,7 +122,7 @@ def _first_lr(lanes: list[tuple[Landscape, Tensor]]) -> float:
 def _attempt(
     task: Task, lanes: list[Landscape], program: Program, limit: int, tol: float
 ) -> Outcome:
-    lr = float(program.config["optimizer"]["lr"])
+    lr = program.optimizer.lr
     bound = step_bound(program, "structured")
     needed = min(lane.needed(tol) for lane in lanes)
 

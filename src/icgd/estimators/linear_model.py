@@ -27,8 +27,6 @@ from icgd.estimators.landscape import Standing
 from icgd.mechanisms import compile
 from icgd.problems import GD, LinearModel
 from icgd.transformer.program import Program
-from icgd.verification.bounds.cot_linear import statistics_codec
-from icgd.verification.cot_linear import problem_of
 
 
 class InContextLinearModel(InContextEstimator):
@@ -171,13 +169,13 @@ class InContextLinearModel(InContextEstimator):
 
     def _compiled(self, radius: float) -> Program:
         program = self.program_
-        problem = problem_of(statistics_codec(program).spec)
-        lr = float(program.config["optimizer"]["lr"])
+        problem = program.problem
+        lr = program.optimizer.lr
         return compile(
             problem,
             GD(lr=lr),
             radius=radius,
-            target_radius=program.config["options"]["target_radius"],
+            target_radius=program.options["target_radius"],
         )
 
 

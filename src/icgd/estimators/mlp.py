@@ -106,9 +106,7 @@ class InContextMLPRegressor(RegressorMixin, InContextEstimator):
         return sizes
 
     def _compiled(self, radius: float) -> Program:
-        config = self.program_.config
-        widths = config["problem"]["widths"]
-        return compile(Network(widths), SGD(lr=config["optimizer"]["lr"]), radius=radius)
+        return compile(self.program_.problem, self.program_.optimizer, radius=radius)
 
 
 def _refuse_invisible(name: str, values: Array, scaler: StandardScaler) -> None:

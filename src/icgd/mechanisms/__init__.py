@@ -1,4 +1,17 @@
 """Compilers, one folder per family of constructions."""
 
-from icgd.mechanisms.compiler import compile as compile
-from icgd.mechanisms.loops.regression.fused import fuse as fuse
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from icgd.mechanisms.compiler import compile as compile
+
+
+def __getattr__(name: str) -> Any:
+    # Descriptions of constructions are read where PyTorch is not needed.
+    if name == "compile":
+        from icgd.mechanisms.compiler import compile
+
+        return compile
+    raise AttributeError(f"module 'icgd.mechanisms' has no attribute {name!r}")

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import numbers
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
 
 import torch
 
-from icgd.errors import InvalidParameter, raise_all
-from icgd.mechanisms.assembly import DTYPES as DTYPES
-from icgd.mechanisms.assembly import make_config, own_config
-from icgd.mechanisms.cot_linear.compile import compile_statistics
-from icgd.mechanisms.cot_network.codec import NetworkCodec
-from icgd.mechanisms.cot_network.layer import (
-    CAPACITY,
-    LayerOptions,
-    block_layout,
-    layer_slope,
-    universal_layer,
-)
-from icgd.mechanisms.loops.compile import compile_regression
-from icgd.mechanisms.sizes import check_size
-from icgd.mechanisms.stacks.compile_backward import compile_stack
-from icgd.mechanisms.stacks.compile_forward_mode import compile_forward_mode
+from icgd.base.construction import Construction, constructions, methods
+from icgd.errors import InvalidParameter
 from icgd.problems import (
     GD,
     SGD,
@@ -36,125 +22,75 @@ from icgd.problems import (
     PreconditionedGD,
     RepresentationRegression,
 )
-from icgd.problems.foreign_optimizers import no_optimizer
-from icgd.transformer.gadgets.heads.spectral_head import head_certificate
-from icgd.transformer.gadgets.heads.spectral_theory import (
-    Temperature,
-    grid_for_error,
-    grid_violations,
-    head_error,
-    make_geometry,
-)
-from icgd.transformer.mask_rules import DynamicMask
-from icgd.transformer.nn.chain.grid_attention import GridAttention
-from icgd.transformer.program import Program
-
-NAME = "softmax_cot_network"
-DEFAULTS: dict[torch.dtype, dict[str, float]] = {
-    torch.float64: {"rho": 1.4, "margin": 8.25, "radius": 1024.0},
-    # Fewer digits need smaller margins; a larger radius would cost digits. At this rho no exponential
-    # overflows in float32, so that numbers are read with a small relative error.
-    torch.float32: {"rho": 1.4, "margin": 6.0, "radius": 128.0},
-}
-
+from icgd.problems.foreign_optimizers import no_optimizer, refuse_unknown
+from icgd.transformer.program import Blueprint, Program
+from icgd.transformer.program.blueprint import DTYPES
 
 Problem = Network | LinearModel | RepresentationRegression | Autoregression | MLPChain
-REGRESSIONS = (RepresentationRegression, Autoregression, MLPChain)
-Method = Literal["cot", "stack", "forward_mode"]
-METHODS = ("cot", "stack", "forward_mode")
-KINDS = {
-    "cot": "a network with method='cot'",
-    "linear": "a linear model",
-    "stack": "method='stack'",
-    "forward_mode": "method='forward_mode'",
-}
-_GRID = ("temperature", "n_grid", "rho", "margin", "radius", "head_error")
-_STACK = ("n_relu", "radius", "signal_radius", "target_radius", "n_examples")
-OPTIONS = {
-    "cot": _GRID,
-    "linear": (*_GRID, "target_radius", "native"),
-    "stack": (*_STACK, "knots", "products", "ramp"),
-    "forward_mode": (*_STACK, "attention"),
-}
-"""Options that mean something to each compiler."""
+Optimizer = SGD | GD | Newton | PreconditionedGD
 
 
 def compile(
-    problem: Problem,
-    optimizer: SGD | GD | Newton | PreconditionedGD,
+    problem: Problem | Any,
+    optimizer: Optimizer | Any,
+    options: Any = None,
     *,
-    temperature: Temperature = "spectral",
-    n_grid: int | None = None,
-    rho: float | None = None,
-    margin: float | None = None,
-    radius: float | None = None,
-    target_radius: float | None = None,
-    native: bool | None = None,
-    head_error: float | None = None,
-    method: Method | None = None,
-    n_relu: int | None = None,
-    knots: Literal["uniform", "adaptive"] | None = None,
-    products: Literal["exact", "attention"] | None = None,
-    attention: Literal["relu", "tanh", "sigmoid", "linear"] | None = None,
-    signal_radius: float | None = None,
-    ramp: float | None = None,
-    n_examples: int | None = None,
-    mode: Literal["spectral", "sym", "four", "printed"] | None = None,
-    sink: float | None = None,
-    scale: float | None = None,
-    causal: bool = False,
+    method: str | None = None,
     dtype: torch.dtype = torch.float64,
+    **keywords: Any,
 ) -> Program:
     """Compile a problem and an optimizer into a frozen transformer with explicit weights.
 
-    Statement: [COT] Proposition 4.4
-
-    problem      a Network with SGD or GD, or a linear model (GLM, Ridge, Lasso, LinearModel) with GD
-    method       for networks: "cot", one layer and a chain of thought (SGD); "stack", 2N+4 layers a step
-                 by backpropagation (GD); "forward_mode", N layers a step by forward differentiation (GD).
-                 "cot" for SGD and "stack" for GD unless given
-    The next five are for method="cot" and linear models:
-    temperature  "spectral" (exact to machine precision) or "hard" (the paper's nearest grid token)
-    n_grid       grid tokens per head; 32 for networks and squares, more for fitted functions
-    rho, margin  kernel width in grid spacings, and distance in widths from the range to the grid's end
-    radius       certified range |s| <= radius of every number a head reads; for networks 1024 in
-                 float64 and 128 in float32 (`Network.radius_for` gives a provable one)
-    head_error   refuse to compile unless one head is certified to this error
-    For linear models only:
-    target_radius  range of targets, where a head reads them
-    native         False: sigmoid and exp by a fitted grid instead of their two-token heads
-    For methods "stack" and "forward_mode":
-    n_relu         units of every fitted function (256); exact functions (ReLU, squares) need one or two
-    knots          "adaptive" (denser where the function bends) or "uniform"; stack only
-    products       "exact" (multiplication layers) or "attention" (3N+4 plain layers); stack only
-    attention      "relu", "tanh" or "sigmoid" heads; forward_mode only
-    radius         range of pre-activations in which fits are certified: 32 for a stack with adaptive knots and
-                   a loss that is exact or logistic, which standardised data keep to; else 8
-    signal_radius  range of signals or derivatives, where those are fitted
-    ramp           width of the ramp that stands for a ReLU's step, a power of two (2^-20); narrower is
-                   rarer to meet, and rounds more where tokens are summed literally; stack only
-    target_radius  range of targets, where the loss is fitted
-    n_examples     the prompt's rows beside one token that asks (`run(..., query=x)`), as the papers have
-                   it; unless given any number of rows, and none that asks
-    For regressions that loop (RepresentationRegression, LinearRegression, Autoregression, MLPChain):
-    mode           how products are computed: "spectral" (exact to rounding), or two or four softmax heads
-                   in their linear range, "sym", "four", "printed"
-    sink, scale    C and c of the linear range, chosen from the problem's radius unless given
-    causal         a decoder: every token sees only tokens before it (LinearRegression)
-    attention      "linear": linear attention that appends one token a step (LinearRegression)
+    problem    a Network with SGD or GD; a linear model (GLM, Ridge, Lasso, LinearModel) with GD; a regression
+               that loops (LinearRegression, RepresentationRegression, Autoregression, MLPChain); or whatever a
+               registered construction takes
+    options    what its construction may be told:
+                   icgd.CotOptions              networks, method="cot": one layer and a chain of thought (SGD)
+                   icgd.BackwardStackOptions    networks, method="stack": 2N+4 layers a step (GD)
+                   icgd.ForwardModeOptions      networks, method="forward_mode": N layers a step (GD)
+                   icgd.LinearModelOptions      linear models
+                   icgd.ProductOptions          loops
+                   icgd.DecoderOptions          LinearRegression in a decoder, whose tokens look back only
+                   icgd.LinearAttentionOptions  LinearRegression by linear attention that appends a token a step
+    keywords   the same options by name, instead of an object: n_grid=64, radius=8.0. `causal=True` asks for the
+               decoder, `attention="linear"` for linear attention
+    method     for networks: "cot" for SGD and "stack" for GD unless given
     The weights depend on nothing else: not on data, not on initial weights.
-
-    Differs from the paper: exact to rounding at about 28 tokens, where Lemma A.5 needs 1/error.
 
     >>> import icgd
     >>> icgd.compile(icgd.Network((2, 3, 1)), icgd.SGD(lr=0.1)).certificate.sup_error < 1e-10
     True
-    >>> icgd.compile(icgd.Network((2, 3, 1), "tanh"), icgd.GD(lr=0.1), method="stack").step.n_layers
+    >>> options = icgd.BackwardStackOptions(n_relu=64)
+    >>> icgd.compile(icgd.Network((2, 3, 1), "tanh"), icgd.GD(lr=0.1), options).step.n_layers
     8
     >>> icgd.compile(icgd.Lasso(3, lam=0.1), icgd.GD(lr=0.5)).certificate.sup_error < 1e-10
     True
     """
-    if not isinstance(problem, (Network, LinearModel, *REGRESSIONS)):
+    candidates = _candidates(problem, optimizer, method)
+    if dtype not in DTYPES.values():
+        raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
+    asks = {name for c in candidates for name in c.when}
+    given = {
+        name: value
+        for name, value in keywords.items()
+        if not (value is None or (value is False and name in asks))
+    }
+    chosen = _chosen(candidates, problem, optimizer, options, given)
+    told = _options(chosen, problem, options, given)
+    choose = chosen.load("choose")
+    if choose is not None:
+        blueprint = choose(problem, optimizer, told, dtype)
+    else:
+        blueprint = Blueprint(chosen, problem, optimizer, _named(told), dtype)
+    blueprint.check()
+    return chosen.load("build")(blueprint)
+
+
+def _candidates(problem: object, optimizer: object, method: str | None) -> list[Construction]:
+    """Constructions for this kind of problem."""
+    every = constructions().values()
+    kinds = tuple(kind for c in every for kind in c.types("problem"))
+    if not isinstance(problem, kinds):
         raise InvalidParameter(
             "problem",
             type(problem).__name__,
@@ -163,102 +99,107 @@ def compile(
             if isinstance(problem, torch.nn.Module)
             else "",
         )
-    if not isinstance(optimizer, (SGD, GD, Newton, PreconditionedGD)):
+    if not isinstance(optimizer, tuple(kind for c in every for kind in c.types("optimizer"))):
         raise no_optimizer(optimizer)
-    if dtype not in DEFAULTS:
-        raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
-    ranges = {
-        name: None if value is None else _number(name, value)
-        for name, value in (
-            ("rho", rho),
-            ("margin", margin),
-            ("radius", radius),
-            ("head_error", head_error),
-            ("target_radius", target_radius),
-            ("signal_radius", signal_radius),
-            ("ramp", ramp),
-            ("sink", sink),
-            ("scale", scale),
-        )
-    }
-    given = {
-        "temperature": None if temperature == "spectral" else temperature,
-        "n_grid": n_grid,
-        "native": native,
-        "n_relu": n_relu,
-        "knots": knots,
-        "products": products,
-        "attention": attention,
-        "n_examples": n_examples,
-        "mode": mode,
-        "causal": causal or None,
-        **ranges,
-    }
-    if isinstance(problem, REGRESSIONS):
-        return compile_regression(problem, optimizer, dtype, given, method)
-    kind = _kind(problem, optimizer, method)
-    for name, value in given.items():
-        if value is not None and name not in OPTIONS[kind]:
-            raise InvalidParameter(name, value, f"be left out for {KINDS[kind]}")
-    options: dict[str, Any] = {name: given[name] for name in OPTIONS[kind]}
-    if kind in ("cot", "linear"):
-        options["temperature"] = temperature
-    if isinstance(problem, LinearModel):
-        return compile_statistics(problem, optimizer, dtype, options)  # type: ignore[arg-type]
-    made = {"cot": _compile_network, "stack": compile_stack, "forward_mode": compile_forward_mode}
-    return made[kind](problem, optimizer, dtype, options)
+    suited = [c for c in every if c.compiles and isinstance(problem, c.types("problem"))]
+    if method is None:
+        return suited
+    if method not in methods():
+        raise InvalidParameter("method", method, f"be one of {', '.join(methods())}")
+    by_method = [c for c in suited if c.method == method]
+    if not by_method:
+        kind = type(problem).__name__
+        noun = "a linear model" if isinstance(problem, LinearModel) else kind
+        raise InvalidParameter("method", method, f"be left out for {noun}")
+    return by_method
 
 
-def _kind(problem: Network | LinearModel, optimizer: object, method: object) -> str:
-    """Which compiler is meant."""
-    if method is not None and method not in METHODS:
-        raise InvalidParameter("method", method, f"be one of {', '.join(METHODS)}")
-    if isinstance(problem, LinearModel):
-        if method is not None:
-            raise InvalidParameter("method", method, "be left out for a linear model")
-        return "linear"
-    return str(method or ("stack" if isinstance(optimizer, GD) else "cot"))
+def _chosen(
+    candidates: list[Construction],
+    problem: object,
+    optimizer: object,
+    options: object,
+    keywords: Mapping[str, object],
+) -> Construction:
+    """The construction that is meant: by its options, by what a keyword asks for, by the optimizer."""
+    if options is not None:
+        suited = [c for c in candidates if type(options) is c.load("options")]
+        if not suited:
+            known = dict.fromkeys(_shown(c.load("options")) for c in candidates)
+            raise InvalidParameter(
+                "options",
+                type(options).__name__,
+                f"be {' or '.join(known)} for {type(problem).__name__}",
+                remedy="Options by name work too: icgd.compile(problem, optimizer, n_grid=64).",
+            )
+    else:
+        asked_for = [
+            c
+            for c in candidates
+            if c.when and all(keywords.get(name) == value for name, value in c.when.items())
+        ]
+        suited = asked_for or [c for c in candidates if not c.when] or candidates
+    fitting = [c for c in suited if isinstance(optimizer, c.types("optimizer"))]
+    return (fitting or suited)[0]  # one that does not take this optimizer says which it takes
 
 
-def _compile_network(
-    problem: Network, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
-) -> Program:
-    if not isinstance(optimizer, SGD):
+def _options(
+    chosen: Construction,
+    problem: object,
+    options: object,
+    keywords: Mapping[str, Any],
+) -> Any:
+    """The options object, made of keywords unless given; a name that would be ignored is a mistake."""
+    kind = chosen.load("options")
+    known = {} if kind is None else {field.name: str(field.type) for field in fields(kind)}
+    named = {name: value for name, value in keywords.items() if name not in chosen.when}
+    everywhere = set(_every_option())
+    for name, value in named.items():
+        if name not in everywhere:
+            refuse_unknown("icgd.compile", {name: value})
+        if name not in known:
+            noun = _noun(chosen, problem)
+            raise InvalidParameter(name, value, f"be left out for {noun}")
+    if options is None:
+        named = {
+            name: _number(name, value) if known[name].startswith("float") else value
+            for name, value in named.items()
+        }
+        return None if kind is None else kind(**named)
+    if named:
         raise InvalidParameter(
-            "optimizer",
-            type(optimizer).__name__,
-            "be an icgd.SGD for method='cot'",
-            remedy="Full-batch icgd.GD is compiled by method='stack' or 'forward_mode'.",
+            next(iter(named)),
+            next(iter(named.values())),
+            "be left out: options were given as an object",
         )
-    found = problem.spec
-    if found.activation != "relu" or found.loss.name != "squared":
-        raise InvalidParameter(
-            "problem",
-            problem,
-            "be a ReLU network with the squared loss for method='cot'",
-            remedy="Other activations and losses: icgd.GD with method='stack' or 'forward_mode'.",
-        )
-    options: dict[str, Any] = {"n_grid": 32, **DEFAULTS[dtype]}
-    options |= {name: value for name, value in given.items() if value is not None}
-    wanted = options.pop("head_error", None)
-    spec = problem.spec
-    described = {
-        "widths": list(spec.widths),
-        "activation": spec.activation,
-        "output": spec.output,
-        "bias": spec.bias,
-    }
-    config = make_config(
-        NAME,
-        dtype,
-        problem=described,
-        optimizer={"name": "SGD", "lr": optimizer.lr},
-        options=options,
-    )
-    if not grid_violations(**options):
-        check_size(config)  # before a grid that is out of all proportion is called imprecise
-    raise_all(_violations(options, wanted, dtype))
-    return build(config)
+    return options
+
+
+def _every_option() -> Iterator[str]:
+    for c in constructions().values():
+        yield from c.when
+        kind = c.load("options")
+        yield from () if kind is None else (field.name for field in fields(kind))
+
+
+def _noun(chosen: Construction, problem: object) -> str:
+    """What was compiled, in a sentence about an option that it does not have."""
+    if chosen.method is not None:
+        return (
+            "a network with " if chosen.rounds == "epochs" else ""
+        ) + f"method={chosen.method!r}"
+    if isinstance(problem, LinearModel):
+        return "a linear model"
+    extra = " with linear attention" if chosen.when.get("attention") else ""
+    return f"{type(problem).__name__}{extra}"
+
+
+def _named(options: Any) -> dict[str, Any]:
+    return {} if options is None else {f.name: getattr(options, f.name) for f in fields(options)}
+
+
+def _shown(kind: Any) -> str:
+    return "left out" if kind is None else f"icgd.{kind.__name__}"
 
 
 def _number(name: str, value: object) -> float:
@@ -268,74 +209,3 @@ def _number(name: str, value: object) -> float:
         return float(value)
     except OverflowError:
         raise InvalidParameter(name, value, "be a finite number") from None
-
-
-def _violations(options: Mapping[str, Any], wanted: float | None, dtype: torch.dtype) -> list[str]:
-    """Every assumption these options break, so that all are reported at once."""
-    found = grid_violations(**options)
-    radius = options["radius"]
-    capacity = CAPACITY[dtype]
-    if radius > capacity / 4:
-        found.append(
-            f"`radius` must be <= {capacity / 4:g} in {dtype}, so that gates can shut every value out. "
-            f"Got {radius:g}. Standardise the data."
-        )
-    if wanted is not None and not wanted > 0:
-        found.append(f"`head_error` must be > 0. Got {wanted!r}.")
-    if found:
-        return found
-    u = torch.finfo(dtype).eps / 2
-    reached = head_error(make_geometry(**options), radius, u)
-    if not math.isfinite(reached):
-        found.append(
-            f"rho={options['rho']:g} with margin={options['margin']:g} certifies nothing: the kernel is too "
-            "narrow or its margin too small. Raise `rho` (1.4) or `margin` (8.25)."
-        )
-    elif wanted is not None and reached > wanted:
-        found.append(
-            f"`n_grid`={options['n_grid']} with rho={options['rho']:g}, margin={options['margin']:g} is "
-            f"certified to {reached:.2g} on |s| <= {radius:g}; the wanted error is {wanted:.2g}. "
-            f"{_remedy(wanted, radius, u)}"
-        )
-    return found
-
-
-def _remedy(wanted: float, radius: float, unit_roundoff: float) -> str:
-    try:
-        g = grid_for_error(wanted, radius, unit_roundoff)
-    except ValueError as error:
-        return str(error)
-    return f"Use n_grid={g.n_grid}, rho={g.rho:.3g}, margin={g.margin:.3g}."
-
-
-def build(config: Mapping[str, Any]) -> Program:
-    """The program a config describes; used by compile and when loading from disk."""
-    check_size(config)
-    problem = config["problem"]
-    spec = Network(
-        tuple(problem["widths"]), problem["activation"], problem["output"], problem["bias"]
-    ).spec
-    dtype = DTYPES[config["dtype"]]
-    geometry = make_geometry(**config["options"])
-    layer = universal_layer(spec, SGD(config["optimizer"]["lr"]), LayerOptions(geometry, dtype))
-    program = Program(
-        config=own_config(config),
-        step=layer,
-        mask=DynamicMask(spec.n_layers),
-        layout=block_layout(spec),
-        codec=NetworkCodec(
-            spec,
-            geometry,
-            CAPACITY[dtype],
-            [layer.attention.like],
-            reads_pairs=geometry.temperature == "spectral"
-            and isinstance(layer.attention, GridAttention)
-            and layer.attention.reads_pairs(geometry.radius),
-        ),
-        certificate=head_certificate(geometry, dtype),
-        slope=layer_slope(spec, geometry.radius, dtype),
-    )
-    return program.requires_grad_(False)
-
-
-Program.builders[NAME] = build

@@ -167,8 +167,8 @@ class GridConfig(_Part):
 
     def model_post_init(self, context: Any) -> None:
         """What the numbers must be together."""
-        told = {name: getattr(self, name) for name in GridConfig.model_fields}
-        for violation in grid_violations(**told):
+        grid = {name: getattr(self, name) for name in GridConfig.model_fields}
+        for violation in grid_violations(**grid):
             raise ValueError(violation)
 
 
@@ -235,25 +235,20 @@ class TablesConfig(_Part):
 
 
 def _schema(
-    construction: str, problem: type[_Part], optimizer: type[_Part], options: type[_Part]
+    kind: str, problem: type[_Part], optimizer: type[_Part], options: type[_Part]
 ) -> type[BaseModel]:
-    kind = "".join(word.title() for word in construction.split("_"))
     annotations = {
-        "construction": Literal[construction],
         "problem": problem,
         "optimizer": optimizer,
         "options": options,
         "dtype": Literal["float64", "float32"],
     }
-    return type(
-        f"{kind}Config", (AnyConfig,), {"__annotations__": annotations, "__module__": __name__}
-    )
+    return type(kind, (AnyConfig,), {"__annotations__": annotations, "__module__": __name__})
 
 
-class StatisticsConfig(AnyConfig):
-    """softmax_cot_statistics: besides the usual parts it may hold tokens fitted to a user's function."""
+class COT_LINEAR(AnyConfig):  # noqa: N801 - named as the other schemas are
+    """Besides the usual parts it may hold tokens fitted to a user's function."""
 
-    construction: Literal["softmax_cot_statistics"]
     problem: LinearModelConfig  # type: ignore[assignment]
     optimizer: GDConfig  # type: ignore[assignment]
     options: StatisticsGridConfig  # type: ignore[assignment]
@@ -261,20 +256,17 @@ class StatisticsConfig(AnyConfig):
     tables: TablesConfig | None = None
 
 
-_PARTS: dict[str, tuple[type[_Part], type[_Part], type[_Part]]] = {
-    "softmax_cot_network": (NetworkConfig, SGDConfig, GridConfig),
-    "relu_stack": (LossNetworkConfig, BoxedGDConfig, StackConfig),
-    "forward_mode": (LossNetworkConfig, BoxedGDConfig, ForwardConfig),
-    "looped_regression": (RepresentationConfig, GDConfig, ProductsConfig),
-    "fused_loop": (RepresentationConfig, GDConfig, ProductsConfig),
-    "looped_autoregression": (AutoregressionConfig, GDConfig, ProductsConfig),
-    "looped_chain": (ChainConfig, GDConfig, ProductsConfig),
-    "looped_newton": (LinearRegressionConfig, NewtonConfig, ProductsConfig),
-    "looped_preconditioned": (LinearRegressionConfig, PreconditionedConfig, ProductsConfig),
-    "looped_decoder": (LinearRegressionConfig, GDConfig, ProductsConfig),
-    "linear_attention_cot": (ChainedRegressionConfig, GDConfig, LinearAttentionConfig),
-}
-SCHEMAS: dict[str, type[BaseModel]] = {
-    **{name: _schema(name, *parts) for name, parts in _PARTS.items()},
-    "softmax_cot_statistics": StatisticsConfig,
-}
+COT_NETWORK = _schema("CotNetwork", NetworkConfig, SGDConfig, GridConfig)
+BACKWARD_STACK = _schema("BackwardStack", LossNetworkConfig, BoxedGDConfig, StackConfig)
+FORWARD_MODE = _schema("ForwardMode", LossNetworkConfig, BoxedGDConfig, ForwardConfig)
+LOOPED_REGRESSION = _schema("LoopedRegression", RepresentationConfig, GDConfig, ProductsConfig)
+LOOPED_AUTOREGRESSION = _schema("LoopedSeries", AutoregressionConfig, GDConfig, ProductsConfig)
+LOOPED_CHAIN = _schema("LoopedChain", ChainConfig, GDConfig, ProductsConfig)
+LOOPED_NEWTON = _schema("LoopedNewton", LinearRegressionConfig, NewtonConfig, ProductsConfig)
+LOOPED_PRECONDITIONED = _schema(
+    "LoopedPreconditioned", LinearRegressionConfig, PreconditionedConfig, ProductsConfig
+)
+LOOPED_DECODER = _schema("LoopedDecoder", LinearRegressionConfig, GDConfig, ProductsConfig)
+LINEAR_ATTENTION = _schema(
+    "LinearAttention", ChainedRegressionConfig, GDConfig, LinearAttentionConfig
+)

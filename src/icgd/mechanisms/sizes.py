@@ -1,18 +1,17 @@
 """What compiling costs, construction by construction, from a config alone.
 
-Every builder calls `check_size` first. Bytes are the most that are in use at once while a program is built, not
-the size of the finished one: matrices are made, laid out by columns and copied. The factors are those of the
-code that builds them, measured; tests/mechanisms/test_sizes.py holds every one of them against
+Asked before anything is built (`Blueprint.check`). Bytes are the most that are in use at once while a program
+is built, not the size of the finished one: matrices are made, laid out by columns and copied. The factors are
+those of the code that builds them, measured; tests/mechanisms/test_sizes.py holds every one of them against
 measurement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icgd.base.preflight import Part, require_room
-from icgd.errors import TooLarge
+from icgd.base.preflight import Part
 
 Config = Mapping[str, Any]
 
@@ -25,20 +24,6 @@ HEADS = {"spectral": 1, "sym": 2, "printed": 2, "four": 4}
 """Copies of the matrices of a product, by its mode."""
 FIT_NODES = 3000
 """Points on which functions of two variables are fitted."""
-
-
-def check_size(config: Config) -> None:
-    """Refuse a config whose program would not fit, before anything is built."""
-    name = str(config["construction"])
-    if name not in SIZES:
-        return
-    try:
-        parts = SIZES[name](config)
-    except OverflowError:
-        raise TooLarge(f"Compiling {name} takes more memory than there are numbers for.") from None
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return  # a config out of a damaged file, of which the builder says what is wrong
-    require_room(f"Compiling {name}", parts)
 
 
 def _count(value: object) -> int:
@@ -301,23 +286,3 @@ def linear_attention_cot(config: Config) -> list[Part]:
     d = _count(config["problem"]["n_features"])
     entries = 9.5 * (2 * d + 2) ** 2
     return [Part("n_features", d, NUMBER[config["dtype"]] * entries, 9e-9 * entries)]
-
-
-SIZES: dict[str, Callable[[Config], list[Part]]] = {
-    made.__name__: made
-    for made in (
-        softmax_cot_network,
-        softmax_cot_statistics,
-        relu_stack,
-        forward_mode,
-        looped_regression,
-        looped_newton,
-        looped_preconditioned,
-        looped_decoder,
-        looped_autoregression,
-        looped_chain,
-        linear_attention_cot,
-    )
-}
-SIZES["fused_loop"] = looped_regression
-"""Estimates by the name of a construction; one registered from outside has none and is not checked."""

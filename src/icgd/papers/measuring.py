@@ -27,6 +27,6 @@ def step_bound(program: Program, weights: Weights, X: Tensor, Y: Tensor) -> list
     """How far one step of a stack may be from exact gradient descent, entry by entry."""
     spec = program.codec.spec  # type: ignore[attr-defined]
     assert isinstance(spec, NetworkSpec)
-    options = stack_options(program.config)
+    options = stack_options(program.blueprint)
     bound = ReverseBound(spec, StackBuilder(spec, options), options.lr, UNIT / 2, literal=False)
     return matrices(bound(weights, X, Y))

@@ -18,7 +18,7 @@ ABSENT = (
 )
 """Optimizers without a construction, by the names they have elsewhere."""
 OPTIONS: Mapping[str, str] = {
-    "momentum": "No construction has momentum; docs/extend.md builds the heavy ball for least squares.",
+    "momentum": "No construction has momentum; docs/extend.md adds Nesterov's for least squares.",
     "nesterov": "No construction of the package has momentum.",
     "dampening": "No construction of the package has momentum.",
     "batch_size": "icgd.SGD takes one row a round and icgd.GD all rows a step; nothing is in between.",

@@ -10,16 +10,24 @@ the mean: its loss is n f, its step size lr / n (`GD.paper_lr`), its lam n lam.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from icgd.base.numbers import whole_number
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.problems.losses import LINKS, LOSSES, SQUARED, Loss, link_loss
+from icgd.problems.losses import (
+    LINKS,
+    LOSSES,
+    SQUARED,
+    Loss,
+    built_in,
+    forgotten_loss,
+    link_loss,
+)
 from icgd.problems.radii import checked_radius
 from icgd.problems.rank import visible_rank
 
@@ -101,6 +109,45 @@ class LinearModel:
             f"{type(self).__name__}(n_features={s.n_features}, loss={s.loss.name!r}, lam={s.lam:g}, "
             f"penalty={s.penalty!r}, intercept={s.intercept})"
         )
+
+    @classmethod
+    def of(cls, spec: LinearModelSpec) -> LinearModel:
+        """The model a spec describes, with its objective and gradient."""
+        model = LinearModel(spec.n_features, spec.loss, spec.lam, intercept=spec.intercept)
+        model.penalty = spec.penalty
+        model.spec = spec
+        return model
+
+    @property
+    def title(self) -> str:
+        """In a few words."""
+        s = self.spec
+        penalty = {"l1": ", lasso penalty", "l2": ", ridge penalty"}[s.penalty]
+        return f"a linear model of {s.n_features} features, {s.loss.name} loss{penalty}"
+
+    def to_config(self) -> dict[str, Any]:
+        """All of it as numbers and names; of a loss of the user's own only what it is called."""
+        s = self.spec
+        return {
+            "n_features": s.n_features,
+            "loss": s.loss.name,
+            "form": s.loss.form,
+            "kinked": s.loss.kinked,
+            "lam": s.lam,
+            "penalty": s.penalty,
+            "intercept": s.intercept,
+            "x_radius": s.x_radius,
+            "w_radius": s.w_radius,
+            "y_radius": s.y_radius,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> LinearModel:
+        """The model `to_config` describes; a loss of the user's own complains when it is evaluated."""
+        name = str(config["loss"])
+        loss = built_in(name) or forgotten_loss(name, config["form"], bool(config["kinked"]))
+        rest = ("lam", "penalty", "intercept", "x_radius", "w_radius", "y_radius")
+        return cls.of(LinearModelSpec(config["n_features"], loss, *(config[key] for key in rest)))
 
     # -- the objective and what descends it -------------------------------------------------------
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from icgd.base.numbers import is_finite
-from icgd.errors import InvalidParameter
+from icgd.errors import AssumptionViolated, InvalidParameter
 
 Form = Literal["link", "residual", "margin", "joint"]
 Bend = Callable[[float], tuple[float, float]]
@@ -246,3 +246,15 @@ def _derivative(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         return found
 
     return slope
+
+
+def forgotten_loss(name: str, form: Form, kinked: bool) -> Loss:
+    """Stands for a function of the user's own, of which a saved program holds only the fitted tokens."""
+
+    def forgotten(*_: Any) -> Any:
+        raise AssumptionViolated(
+            f"The {name!r} function is not stored with a program, only the tokens fitted to it: the program "
+            "runs, but cannot be verified. Compile it again from the function."
+        )
+
+    return Loss(name, form, forgotten, forgotten, kinked=kinked)

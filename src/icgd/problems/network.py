@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from icgd.base.numbers import LARGEST, is_finite
 from icgd.base.preflight import Part, require_room
-from icgd.errors import InvalidParameter
+from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.problems.activations import ACTIVATIONS, Activation, activation
 from icgd.problems.losses import LOSSES, SQUARED, Loss, built_in
 
@@ -129,6 +130,42 @@ class Network:
 
     def __hash__(self) -> int:
         return hash(self.spec)
+
+    @property
+    def title(self) -> str:
+        """In a few words.
+
+        >>> Network((1, 8, 1)).title
+        'a ReLU network 1-8-1'
+        """
+        written = {"relu": "ReLU", "gelu": "GELU"}
+        kind = written.get(self.spec.activation, self.spec.activation)
+        return f"a {kind} network {'-'.join(map(str, self.widths))}"
+
+    def to_config(self) -> dict[str, Any]:
+        """All of it as numbers and names; of a loss of the user's own only the name."""
+        s = self.spec
+        return {
+            "widths": list(s.widths),
+            "activation": s.activation,
+            "output": s.output,
+            "bias": s.bias,
+            "loss": s.loss.name,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Network:
+        """The network `to_config` describes."""
+        name = str(config.get("loss", SQUARED.name))
+        loss = built_in(name)
+        if loss is None:
+            raise AssumptionViolated(
+                f"The loss {name!r} is a function of the user's own, which is not stored with a program. "
+                "Compile it again from the function."
+            )
+        return cls(
+            tuple(config["widths"]), config["activation"], config["output"], config["bias"], loss
+        )
 
     def init(
         self, seed: int = 0, *, n_problems: int | None = None, dtype: torch.dtype = torch.float64

@@ -6,7 +6,7 @@ Loss of all of them: f(A) = 1/(2N) sum_i |A phi(x_i) - y_i|^2 + lam/2 |A|^2, the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,11 @@ def as_representation(layers: Sequence[Any], n_features: int) -> Representation:
     return tuple(made)
 
 
+def as_lists(layers: Representation) -> list[list[Any]]:
+    """A representation as a file holds it."""
+    return [[W.tolist(), b.tolist()] for W, b in layers]
+
+
 def apply_representation(layers: Representation, slope: float, x: Tensor) -> Tensor:
     """phi(x): leaky ReLU after every layer."""
     for W, b in layers:
@@ -126,6 +131,31 @@ class RepresentationRegression:
     def phi(self, x: Tensor) -> Tensor:
         """The representation of every row."""
         return apply_representation(self.representation, self.slope, x)
+
+    @property
+    def title(self) -> str:
+        """In a few words."""
+        return f"a regression of {self.n_features} features"
+
+    def to_config(self) -> dict[str, Any]:
+        """All of it as numbers and lists; a fixed representation is part of it."""
+        return {
+            "n_features": self.n_features,
+            "n_examples": self.n_examples,
+            "n_outputs": self.n_outputs,
+            "representation": as_lists(self.representation),
+            "slope": self.slope,
+            "lam": self.lam,
+            "x_radius": self.radius,
+        }
+
+    @staticmethod
+    def from_config(config: Mapping[str, Any]) -> RepresentationRegression:
+        """The problem `to_config` describes; without a representation it is linear."""
+        if config.get("representation"):
+            return RepresentationRegression(**config)
+        plain = {k: v for k, v in config.items() if k not in ("representation", "slope")}
+        return LinearRegression(**plain)
 
 
 class LinearRegression(RepresentationRegression):
@@ -209,6 +239,22 @@ class Autoregression:
         """The representation of every window."""
         return apply_representation(self.representation, self.slope, x)
 
+    @property
+    def title(self) -> str:
+        """In a few words."""
+        return f"a series of {self.n_features} numbers, each from the {self.order} before,"
+
+    def to_config(self) -> dict[str, Any]:
+        """All of it as numbers and lists; a fixed representation is part of it."""
+        return {
+            "n_features": self.n_features,
+            "order": self.order,
+            "n_steps": self.n_steps,
+            "representation": as_lists(self.representation),
+            "slope": self.slope,
+            "x_radius": self.radius,
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class MLPChain:
@@ -238,3 +284,18 @@ class MLPChain:
     def radius(self) -> float:
         """Bound on |s|."""
         return self.x_radius or math.sqrt(self.n_features) + 3.0
+
+    @property
+    def title(self) -> str:
+        """In a few words."""
+        return f"chains of {self.n_layers} steps through {self.n_features} numbers"
+
+    def to_config(self) -> dict[str, Any]:
+        """All of it as numbers."""
+        return {
+            "n_features": self.n_features,
+            "n_layers": self.n_layers,
+            "n_chains": self.n_chains,
+            "slope": self.slope,
+            "x_radius": self.radius,
+        }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 Address = tuple[str, int]
 """A block of the prompt by kind and layer, always the latest one: ("F", 2), ("B", 1), ("X", 0)."""
@@ -25,7 +25,12 @@ class Step:
 
 
 class MaskRule(Protocol):
-    """The schedule of one round; the layer itself never sees it."""
+    """The schedule of one round; the layer itself never sees it.
+
+    replaces  whether a step overwrites the block it reads; otherwise the prompt grows
+    """
+
+    replaces: ClassVar[bool]
 
     def steps(self) -> Sequence[Step]:
         """The steps of a round in order."""
@@ -50,6 +55,8 @@ class DynamicMask:
     """
 
     n_layers: int
+
+    replaces: ClassVar[bool] = False
 
     def steps(self) -> tuple[Step, ...]:
         """N forward steps, then N backward steps."""
@@ -81,6 +88,8 @@ class WindowMask:
     (('G', 0),)
     """
 
+    replaces: ClassVar[bool] = False
+
     def steps(self) -> tuple[Step, ...]:
         """One update per round."""
         return (Step("update", ("G", 0), (("G", 0),)),)
@@ -101,6 +110,8 @@ class StateMask:
     >>> [step.writes for step in StateMask().steps()]
     [('H', 0)]
     """
+
+    replaces: ClassVar[bool] = True
 
     def steps(self) -> tuple[Step, ...]:
         """One update per round."""
@@ -124,6 +135,8 @@ class GrowingMask:
     >>> [step.writes for step in GrowingMask().steps()]
     [('H', 0)]
     """
+
+    replaces: ClassVar[bool] = False
 
     def steps(self) -> tuple[Step, ...]:
         """One token per round."""

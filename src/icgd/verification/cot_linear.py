@@ -14,14 +14,13 @@ from torch import Tensor
 from icgd.base.numbers import whole_number
 from icgd.errors import AssumptionViolated
 from icgd.oracle import gd_step, gd_steps, minimiser
-from icgd.problems import LinearModel, LinearModelSpec
+from icgd.problems import LinearModel
 from icgd.transformer.program import Program, Run
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName
 from icgd.verification.bounds.cot_linear import StepBound, statistics_codec, step_bound
 from icgd.verification.bounds.linear_model_theory import lasso_bound, strongly_convex_bound
 from icgd.verification.probes.cot_linear import StatisticsProbe, run_statistics_probes
-from icgd.verification.verdict.check_table import ShortCheck
 from icgd.verification.verdict.judgement import (
     Outcome,
     Part,
@@ -32,6 +31,7 @@ from icgd.verification.verdict.judgement import (
     sight,
 )
 from icgd.verification.verdict.linear_model_table import statistics_table
+from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import worst
 
 REMEDY = "Raise n_grid, compile with a smaller radius or in float64, or standardise the data."
@@ -92,7 +92,7 @@ class Constants:
 
 
 @dataclass(frozen=True, repr=False)
-class StatisticsCheck(ShortCheck):
+class StatisticsCheck(Verdict):
     """The verdict on a linear model's program.
 
     max_error        largest |w - w_gd| at any step, against autograd and torch.optim from the same w
@@ -143,14 +143,6 @@ class StatisticsCheck(ShortCheck):
             "constants": asdict(self.constants),
             "probes": [asdict(probe) for probe in self.probes],
         }
-
-
-def problem_of(spec: LinearModelSpec) -> LinearModel:
-    """The problem a spec describes, with its objective and gradient."""
-    made = LinearModel(spec.n_features, spec.loss, spec.lam, intercept=spec.intercept)
-    made.penalty = spec.penalty
-    made.spec = spec
-    return made
 
 
 def verify_statistics(
@@ -258,7 +250,7 @@ class _Lane:
 
     def __init__(self, bound: StepBound, X: Tensor, y: Tensor, w: Tensor) -> None:
         self.bound, self.spec, self.lr = bound, bound.spec, bound.lr
-        self.problem = problem_of(bound.spec)
+        self.problem = LinearModel.of(bound.spec)
         self.X, self.y = X.double(), y.double()
         self.before = w.double().clone()
         self.gd = self.before

@@ -29,7 +29,7 @@ from icgd.verification.bounds.round import Arithmetic, output_bound, round_bound
 from icgd.verification.bounds.whole_run import expansion
 from icgd.verification.probes.cot_network import ProbeResult, run_probes
 from icgd.verification.probes.grid import GridCheck, check_grid
-from icgd.verification.verdict.check_table import ShortCheck, check_table
+from icgd.verification.verdict.check_table import check_table
 from icgd.verification.verdict.judgement import (
     Outcome,
     Part,
@@ -41,6 +41,7 @@ from icgd.verification.verdict.judgement import (
 )
 from icgd.verification.verdict.prediction_check import PREDICTED_ROWS, PredictionCheck
 from icgd.verification.verdict.round_record import RoundRecord, worst_record
+from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import (
     clone,
     distance,
@@ -60,7 +61,7 @@ NO_PREDICTION = PredictionCheck(math.nan, math.nan)
 
 
 @dataclass(frozen=True, repr=False)
-class Check(ShortCheck):
+class Check(Verdict):
     """The verdict of `icgd.verify`.
 
     max_error        largest |W - W_sgd| in any round, against torch.optim.SGD from the same start
@@ -164,19 +165,16 @@ class _Judge:
     def __init__(
         self, program: Program, X: Any, Y: Any, init: Any, epochs: int, executor: ExecutorName
     ) -> None:
-        problem = program.config["problem"]
-        self.spec = NetworkSpec(
-            tuple(problem["widths"]), problem["activation"], problem["output"], problem["bias"]
-        )
-        self.lr = float(program.config["optimizer"]["lr"])
+        self.spec: NetworkSpec = program.problem.spec
+        self.lr = program.optimizer.lr
         self.records: list[RoundRecord] = []
-        self._geometry = make_geometry(**program.config["options"])
+        self._geometry = make_geometry(**program.options)
         self._u = torch.finfo(program.dtype).eps / 2
-        pairs = executor == "structured" and program.codec.reads_pairs
+        pairs = executor == "structured" and program.step.rounding.reads_pairs
         polynomial = pairwise_error_polynomial if pairs else head_error_polynomial
         self._polynomial = polynomial(self._geometry, self._u)
         self._machine = Arithmetic(
-            self._head_error, self._u, program.slope, exact_zero=executor == "structured"
+            self._head_error, self._u, program.step.slope, exact_zero=executor == "structured"
         )
         problems = program.codec.problems(X, Y, init)
         self._lanes = [

@@ -8,8 +8,7 @@ up; Schulz' iteration passes an error on by at most |I - U X^T| + |I - X^T U|, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -20,42 +19,35 @@ from icgd.oracle.least_squares import newton_schulz
 from icgd.problems.regression import RepresentationRegression
 from icgd.transformer.gadgets.heads.bilinear import bilinear_certificate
 from icgd.transformer.program import Program
+from icgd.verification.bounds.exact import Exact, product_error
 
 
-@dataclass(frozen=True)
-class Exact:
-    """Exact weights after every loop, what one loop may add to the error, and the bound on all of it.
-
-    answers       exact answers to what was asked, (asked, outputs); answer_bound bounds every entry
-    """
-
-    weights: list[Tensor]
-    fresh: list[float]
-    bounds: list[float]
-    answers: Tensor
-    answer_bound: float
-
-
-def _rate(program: Program, width: int, n: int, reach: float) -> float:
-    """Error of a product per unit of sum |v|: its certificate, and rounding of s and of the sum."""
+def chain(program: Program, X: Tensor, Y: Tensor, asked: Tensor, steps: int) -> Exact:
+    """Gradient descent by exact products; the chain holds w itself, and answers x.w."""
     u = torch.finfo(program.dtype).eps / 2
-    exact = program.config["construction"] == "linear_attention_cot"
-    promised = 0.0 if exact else program.certificate.sup_error
-    return promised + u * (2 * width + 2 * n + 16) * reach
+    exact = descent(program, X, Y, asked, steps, promised=0.0)
+    length, w = float(asked.norm(dim=1).max()), exact.weights[-1]
+    answer_error = length * (exact.bounds[-1] + 2 * u * (X.shape[1] + 4) * float(w.norm()))
+    answer_error += 16 * u * float(exact.answers.abs().max())
+    return replace(exact, answer_bound=answer_error)
 
 
-def descent(program: Program, phi: Tensor, Y: Tensor, asked: Tensor, steps: int) -> Exact:
+def descent(
+    program: Program,
+    phi: Tensor,
+    Y: Tensor,
+    asked: Tensor,
+    steps: int,
+    promised: float | None = None,
+) -> Exact:
     """Gradient descent on residuals: weights are read off them, at the cost of 1 / the least singular value.
 
     The token that asks holds A phi(x) the way examples hold their residuals, and descends with them.
     """
     Y = Y if Y.dim() == 2 else Y.unsqueeze(-1)
     n, width = phi.shape
-    lr, lam = (
-        float(program.config["optimizer"]["lr"]),
-        float(program.config["problem"].get("lam", 0.0)),
-    )
-    problem = getattr(program.codec, "problem", None)
+    problem, lr = program.problem, program.optimizer.lr
+    lam = getattr(problem, "lam", 0.0)
     if isinstance(problem, RepresentationRegression):
         phi, asked = problem.phi(phi), problem.phi(asked)
         width = phi.shape[1]
@@ -68,75 +60,67 @@ def descent(program: Program, phi: Tensor, Y: Tensor, asked: Tensor, steps: int)
     used = singular[singular > singular[0] * max(n, width) * 2.0**-52]
     u = torch.finfo(program.dtype).eps / 2
     reach = float((phi @ phi.T).abs().max()) / n
-    rate = lr * _rate(program, width, n, reach)
+    rate = lr * product_error(program, width, n, reach, promised)
     keys = phi @ asked.T / n
-    asked_rate = lr * _rate(program, width, n, float(keys.abs().max()))
+    asked_rate = lr * product_error(program, width, n, float(keys.abs().max()), promised)
     A = phi.new_zeros(Y.shape[1], width)
-    made, fresh, bounds, error, asked_error = [], [], [], 0.0, 0.0
+    path, fresh, bounds, error, asked_error = [], [], [], 0.0, 0.0
     for _ in range(steps):
         r = phi @ A.T - Y
         size = float(r.abs().sum(dim=0).max()) + n * error
         passed_on = lr * float(keys.norm(dim=0).max()) * error
-        held = float((asked @ A.T).abs().max()) + asked_error
-        asked_error += asked_rate * size + passed_on + 8 * u * (held + float(Y.abs().max()))
+        size_there = float((asked @ A.T).abs().max()) + asked_error
+        asked_error += asked_rate * size + passed_on + 8 * u * (size_there + float(Y.abs().max()))
         largest = float(r.abs().max()) + error
         one = rate * size + 8 * u * (largest + float(Y.abs().max()))
         A = A - lr * (r.T @ phi / n + lam * A)
         error += math.sqrt(n) * one
-        made.append(
-            A[0]
-            if program.config["problem"].get("n_outputs", Y.shape[1]) == 1 and A.shape[0] == 1
-            else A
-        )
+        one_output = getattr(problem, "n_outputs", Y.shape[1]) == 1 and A.shape[0] == 1
+        path.append(A[0] if one_output else A)
         # Reading w off the residuals is least squares, which rounds by its condition number.
         reading = 8 * u * width * float(singular[0] / used[-1]) * (1 + float(A.abs().max()))
         fresh.append(math.sqrt(n) * one / float(used[-1]))
         bounds.append(error / float(used[-1]) + reading)
     answers = asked @ A.T
-    if (
-        program.config["construction"] == "linear_attention_cot"
-    ):  # the chain holds w itself, and answers x.w
-        length = float(asked.norm(dim=1).max())
-        asked_error = length * (bounds[-1] + 2 * u * (width + 4) * float(A.norm()))
     # The read-out copies a number with softmax weights that are exactly 0 and 1.
-    return Exact(made, fresh, bounds, answers, asked_error + 16 * u * float(answers.abs().max()))
+    return Exact(path, fresh, bounds, answers, asked_error + 16 * u * float(answers.abs().max()))
 
 
 def prefixes(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) -> Exact:
     """One weight vector per prefix; the bound is the worst of all prefixes."""
     Y = y if y.dim() == 2 else y.unsqueeze(-1)
-    lr, (n, d) = float(program.config["optimizer"]["lr"]), X.shape
+    lr, (n, d) = program.optimizer.lr, X.shape
     u = torch.finfo(program.dtype).eps / 2
     weights = X.new_zeros(n, Y.shape[1], d)
-    made, fresh, bounds, error = [], [], [], torch.zeros(n, dtype=torch.float64)
+    path, fresh, bounds, error = [], [], [], torch.zeros(n, dtype=torch.float64)
     size = X.abs().cumsum(dim=0).max(dim=1).values  # sum_j |x_j| up to each example
     for _ in range(steps):
         new, one = weights.clone(), torch.zeros(n, dtype=torch.float64)
         for i in range(1, n):
-            part, told = X[:i], Y[:i]
-            r = part @ weights[i].T - told
+            part, labels = X[:i], Y[:i]
+            r = part @ weights[i].T - labels
             new[i] = weights[i] - lr * r.T @ part / i
             reach = (
                 float(r.abs().max())
-                + float(told.abs().max())
+                + float(labels.abs().max())
                 + float(error[i]) * float(part.norm(dim=1).max())
             )
             scale = lr * float(size[i - 1]) / i
-            one[i] = math.sqrt(d) * scale * _rate(program, d, n, 1.0 + reach) + 16 * u * float(
-                new[i].abs().max()
-            )
+            one[i] = math.sqrt(d) * scale * product_error(
+                program, d, n, 1.0 + reach
+            ) + 16 * u * float(new[i].abs().max())
             curve = float(torch.linalg.eigvalsh(part.T @ part / i)[-1])
             error[i] = max(1.0, abs(1 - lr * curve)) * error[i] + one[i]
         weights = new
-        made.append(weights[:, 0] if Y.shape[1] == 1 else weights)
+        path.append(weights[:, 0] if Y.shape[1] == 1 else weights)
         fresh.append(float(one.max()))
         bounds.append(float(error.max()) + 1e-300)
     # Every x_i is asked: <w^i, x_i> is a sum over 2i products, all but one of which cancel in pairs.
     answers = torch.einsum("nkd,nd->nk", weights, X)
     product = float((weights.norm(dim=-1).max() + error.max()) * X.norm(dim=1).max())
-    reading = 2 * n * _rate(program, d, n, 1.0 + product)
+    reading = 2 * n * product_error(program, d, n, 1.0 + product)
     lengths = X.norm(dim=1)
-    return Exact(made, fresh, bounds, answers, float((lengths * error).max()) + reading)
+    return Exact(path, fresh, bounds, answers, float((lengths * error).max()) + reading)
 
 
 def newton(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) -> Exact:
@@ -144,18 +128,13 @@ def newton(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) ->
     Y = y if y.dim() == 2 else y.unsqueeze(-1)
     n, d = X.shape
     u = torch.finfo(program.dtype).eps / 2
-    iterates = newton_schulz(X, float(program.config["optimizer"]["alpha"]))
+    iterates = newton_schulz(X, program.optimizer.alpha)
     M = next(iterates)
-    error, made, fresh, bounds = 0.0, [], [], []
-    rate = _rate(program, d, n, 1.0)
+    error, path, fresh, bounds = 0.0, [], [], []
+    rate = product_error(program, d, n, 1.0)
     largest = float(X.abs().sum(dim=0).max())
     # The first product, alpha sum_s x_s <x_s, x_i>, has numbers as large as |x|^2.
-    start = (
-        rate
-        * float(program.config["optimizer"]["alpha"])
-        * largest
-        * float(X.square().sum(dim=1).max())
-    )
+    start = rate * program.optimizer.alpha * largest * float(X.square().sum(dim=1).max())
     error = math.sqrt(n * d) * start
     for _ in range(steps):
         U = X @ M
@@ -168,7 +147,7 @@ def newton(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) ->
         error = math.inf if hopeless else (left + right) * error + error**2 * float(X.norm()) + one
         M = next(iterates)
         w = (X @ M).T @ Y
-        made.append(w[:, 0] if y.dim() == 1 or Y.shape[1] == 1 else w.T)
+        path.append(w[:, 0] if y.dim() == 1 or Y.shape[1] == 1 else w.T)
         reading = 8 * u * n * float((X @ M).abs().max()) * float(Y.abs().sum())
         fresh.append(one * float(Y.norm()))
         bounds.append(error * float(Y.norm()) + reading)
@@ -176,7 +155,7 @@ def newton(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) ->
     length = float(asked.norm(dim=1).max())
     off = length * error * float(Y.norm())
     off += _answering_rate(program, d, n) * float(Y.abs().sum(dim=0).max())
-    return Exact(made, fresh, bounds, answers, off)
+    return Exact(path, fresh, bounds, answers, off)
 
 
 def _answering_rate(program: Program, width: int, n: int) -> float:
@@ -187,13 +166,3 @@ def _answering_rate(program: Program, width: int, n: int) -> float:
     promised = bilinear_certificate(o.scaled, o.leverage, 2 * n + 3).sup_error
     u = torch.finfo(program.dtype).eps / 2
     return promised + u * (2 * width + 2 * n + 16) * o.leverage
-
-
-EXACT: dict[str, Callable[[Program, Tensor, Tensor, Tensor, int], Exact]] = {
-    "looped_regression": descent,
-    "fused_loop": descent,
-    "looped_autoregression": descent,
-    "linear_attention_cot": descent,
-    "looped_newton": newton,
-    "looped_decoder": prefixes,
-}

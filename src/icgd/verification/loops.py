@@ -12,15 +12,15 @@ from torch import Tensor
 
 from icgd.base.numbers import whole_number
 from icgd.errors import InvalidParameter
+from icgd.mechanisms.loops.common.codec import LoopCodec
 from icgd.mechanisms.loops.decoder.codec import DecoderCodec
-from icgd.mechanisms.loops.regression.fused import NAME as FUSED
 from icgd.mechanisms.loops.series.series_codec import SeriesCodec
 from icgd.transformer.program import Program, Run
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName
-from icgd.verification.loop_oracles import EXACT, Exact
-from icgd.verification.verdict.check_table import ShortCheck
+from icgd.verification.bounds.exact import Exact
 from icgd.verification.verdict.judgement import Outcome, outcome
+from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import worst
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class LoopRecord:
 
 
 @dataclass(frozen=True, repr=False)
-class LoopCheck(ShortCheck):
+class LoopCheck(Verdict):
     """The verdict on a looped program.
 
     max_error     largest |w - w_exact| after any loop, both started at 0
@@ -89,8 +89,11 @@ def verify_loop(
     X: Any,
     Y: Any,
     *,
+    init: Any = None,
     steps: int | None = None,
     executor: ExecutorName = "structured",
+    probe_sets: int = 1,
+    seed: int = 0,
     progress: bool | Callable[[int, int], None] = False,
 ) -> LoopCheck:
     """Run the program and the exact algorithm side by side, and compare weights and answers."""
@@ -105,10 +108,10 @@ def verify_loop(
             remedy="Verify the problems of a batch one by one.",
         )
     query, asked = _asked(program, X, features)
-    kind = str(program.config["construction"])
-    exact = EXACT[kind](program, features.double(), targets.double(), asked.double(), n_steps)
+    algorithm = program.construction.load("exact")
+    exact = algorithm(program, features.double(), targets.double(), asked.double(), n_steps)
     # A fused loop spends its first application on what other loops do in their entry.
-    ahead = 1 if kind == FUSED else 0
+    ahead = program.codec.ahead if isinstance(program.codec, LoopCodec) else 0
     records: list[LoopRecord] = []
     with progress_reporter(progress, n_steps) as report:
 

@@ -12,13 +12,10 @@ from torch import Tensor
 
 from icgd.base.numbers import whole_number
 from icgd.errors import AssumptionViolated
-from icgd.mechanisms.stacks import compile_backward as compile_stack
-from icgd.mechanisms.stacks import compile_forward_mode
 from icgd.mechanisms.stacks.backward import StackBuilder
-from icgd.mechanisms.stacks.compile_backward import network_of
-from icgd.mechanisms.stacks.forward_mode import ForwardBuilder
+from icgd.mechanisms.stacks.builders import builder_of
 from icgd.oracle.network_gd import network_gd_step, network_gd_steps
-from icgd.problems import NetworkSpec, Weights
+from icgd.problems import Weights
 from icgd.transformer.program import Program, Run
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName
@@ -29,7 +26,6 @@ from icgd.verification.bounds.stack import ReverseBound, StepBound
 from icgd.verification.probes.stack import StackProbe, run_stack_probes
 from icgd.verification.probes.stack_fits import check_stack_fits
 from icgd.verification.probes.stack_wiring import FitCheck
-from icgd.verification.verdict.check_table import ShortCheck
 from icgd.verification.verdict.judgement import (
     Outcome,
     Part,
@@ -40,6 +36,7 @@ from icgd.verification.verdict.judgement import (
     sight,
 )
 from icgd.verification.verdict.round_record import RoundRecord, worst_record
+from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import (
     all_within,
     clone,
@@ -64,7 +61,7 @@ CURVATURES = 6
 
 
 @dataclass(frozen=True, repr=False)
-class StackCheck(ShortCheck):
+class StackCheck(Verdict):
     """The verdict on a stack.
 
     max_error        largest |w - w_gd| at any step, against autograd and torch.optim from the same w
@@ -123,21 +120,13 @@ class StackCheck(ShortCheck):
         }
 
 
-def network_spec(program: Program) -> NetworkSpec:
-    """The network a stack was compiled for; its codec knows losses that no file can store."""
-    spec = getattr(program.codec, "spec", None)
-    return spec if isinstance(spec, NetworkSpec) else network_of(program.config["problem"]).spec
-
-
 def make_bound(program: Program, executor: ExecutorName) -> StepBound:
     """The step bound of a stack, with the fits it was compiled from."""
-    spec, u = network_spec(program), torch.finfo(program.dtype).eps / 2
-    lr, literal = float(program.config["optimizer"]["lr"]), executor in ("sparse", "dense")
-    if program.config["construction"] == compile_stack.NAME:
-        builder = StackBuilder(spec, compile_stack.stack_options(program.config))
-        return ReverseBound(spec, builder, lr, u, literal=literal)
-    forward = ForwardBuilder(spec, compile_forward_mode.forward_options(program.config))
-    return ForwardBound(spec, forward, lr, u, literal=literal)
+    builder, lr = builder_of(program.blueprint), program.optimizer.lr
+    u, literal = torch.finfo(program.dtype).eps / 2, executor in ("sparse", "dense")
+    if isinstance(builder, StackBuilder):
+        return ReverseBound(builder.spec, builder, lr, u, literal=literal)
+    return ForwardBound(builder.spec, builder, lr, u, literal=literal)
 
 
 def verify_stack(
@@ -189,9 +178,8 @@ class _Lane:
         self, program: Program, bound: StepBound, X: Tensor, Y: Tensor, init: Weights, n_steps: int
     ) -> None:
         self.X, self.Y, self.gd = X, Y, clone(init)
-        self.spec, self.bound, self.dtype = network_spec(program), bound, program.dtype
-        optimizer = program.config["optimizer"]
-        self.lr, self.box = float(optimizer["lr"]), optimizer["box"]
+        self.spec, self.bound, self.dtype = program.problem.spec, bound, program.dtype
+        self.lr, self.box = program.optimizer.lr, program.optimizer.box
         self._oracle: Iterator[Weights] = network_gd_steps(self.spec, init, X, Y, self.lr, self.box)
         self._before = clone(init)
         self._start, self._apart, self._way = clone(init), 0.0, 0.0
@@ -290,7 +278,7 @@ def _verdict(
     within &= not any(r.error > r.global_bound for r in records)
     if records and not (finite and within):
         notes.append("The run is not within its bounds.")
-    spec = network_spec(program)
+    spec = program.problem.spec
     open_questions = [
         *doubts(
             records,

@@ -317,7 +317,7 @@ def test_our_layer_misses_the_jump_and_says_where(temperature):
         return abs(float(got.value("closed")) - (0.0 if z > 0 else 1.0))
 
     assert closed_error(2.0**-60) >= 0.5
-    for z in (-1e-9, 0.0, 1.01 / program.slope, 1e-6, 3.0):
+    for z in (-1e-9, 0.0, 1.01 / program.step.slope, 1e-6, 3.0):
         assert closed_error(z) == 0.0
     run = program.run(one, one, init=[(torch.tensor([[2.0**-60]], dtype=F64), None)])
     assert run.near_kink.count == 1

@@ -72,7 +72,7 @@ def test_forward_step_holds_outside_the_kink(temperature):
     grid = {} if temperature == "spectral" else {"temperature": "hard", "n_grid": 257}
     program = icgd.compile(net, icgd.SGD(lr=LR), radius=16.0, **grid)
     one = torch.ones(1, dtype=F64)
-    for z in (-3.0, -1e-9, 0.0, 1.01 / program.slope, 1e-9, 1e-6, 3.0):
+    for z in (-3.0, -1e-9, 0.0, 1.01 / program.step.slope, 1e-9, 1e-6, 3.0):
         states = exact_states(net.spec, [(torch.full((1, 1), z, dtype=F64), None)], one, one, LR)
         start, wanted = exact_blocks(states, one, one)
         step = program.mask.steps()[0]
@@ -80,7 +80,7 @@ def test_forward_step_holds_outside_the_kink(temperature):
         got = engine.dump(engine.step([engine.load(start[a]) for a in step.reads], step, 1))
         assert gap(got.value("closed"), wanted[("F", 1)].value("closed")) == 0.0
         assert gap(got.value("out"), wanted[("F", 1)].value("out")) < 1e-12
-    assert 1 / program.slope < 1e-12
+    assert 1 / program.step.slope < 1e-12
 
 
 @seeds

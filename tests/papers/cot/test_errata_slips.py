@@ -37,7 +37,7 @@ def test_no_map_is_near_every_update(d):
         engine = unwatched(program)
         got = engine.dump(engine.step([engine.load(start[a]) for a in step.reads], step, 1))
         errors.append(gap(got.value("closed"), wanted[step.writes].value("closed")))
-    assert sum(errors) >= 1 - program.slope * near
+    assert sum(errors) >= 1 - program.step.slope * near
     assert max(errors) > 0.49
 
 

@@ -1,15 +1,12 @@
 """A model card says what the program is."""
 
-import importlib
-import pkgutil
-
 import pytest
 import torch
 
 import icgd
-from icgd import mechanisms
-from icgd.transformer.program import Program
-from icgd.transformer.program.card import CONSTRUCTIONS, card_of
+from icgd.base.construction import Construction
+from icgd.mechanisms.catalogue import OWN
+from icgd.transformer.program.card import card_of
 
 PROGRAMS = {
     "softmax_cot_network": (icgd.Network((2, 3, 1)), icgd.SGD(0.125), {}),
@@ -29,7 +26,7 @@ def test_the_card_names_problem_optimizer_construction_and_certificate(name, tmp
     assert "More Information Needed" not in text
     assert text.startswith("---\nlibrary_name: icgd\n")
     assert name in text
-    assert CONSTRUCTIONS[name][1] in text
+    assert program.construction.statement in text
     for part in ("problem", "optimizer"):
         for key, value in program.config[part].items():
             if value is not None and len(str(value)) <= 60:
@@ -50,21 +47,19 @@ def test_the_lines_of_code_load_and_run_it(name, tmp_path):
     Y = y[:, 0] if isinstance(problem, icgd.LinearModel) else y
     names = {"X": X, "Y": Y, "chains": chains, "start": [[0.3, -0.2]]}
     exec(code.replace("path/to/this/directory", str(tmp_path)), names)
-    assert names["program"].config["construction"] == name
+    assert names["program"].construction.name == name
     assert names["run"].weights is not None
 
 
 def test_every_construction_is_described():
-    # Builders register when their modules are imported.
-    for module in pkgutil.walk_packages(mechanisms.__path__, "icgd.mechanisms."):
-        importlib.import_module(module.name)
-    # Tests register builders too, and an inline one may have no module.
-    builders = Program.builders.items()
-    own = {name for name, build in builders if str(build.__module__).startswith("icgd.")}
-    assert own == set(CONSTRUCTIONS)
+    for own in OWN:
+        assert own.summary != Construction.summary
+        assert own.statement
 
 
 def test_one_from_outside_has_a_card_too():
     program = icgd.compile(icgd.Network((2, 1)), icgd.SGD(0.1))
-    program.config = {**program.config, "construction": "mine"}
+    program.construction = Construction(
+        name="mine", problem=icgd.Network, optimizer=icgd.SGD, build=lambda blueprint: program
+    )
     assert "registered from outside" in card_of(program).content

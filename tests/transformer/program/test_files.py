@@ -77,9 +77,9 @@ def test_everything_comes_back(saved):
     assert all(torch.equal(left[name], right[name]) for name in left)
     assert loaded.config == program.config
     assert loaded.certificate == program.certificate
-    assert (loaded.radius, loaded.slope, loaded.dtype) == (
+    assert (loaded.radius, loaded.step.slope, loaded.dtype) == (
         program.radius,
-        program.slope,
+        program.step.slope,
         program.dtype,
     )
     assert repr(loaded) == repr(program)
@@ -188,7 +188,7 @@ DAMAGE = {
     "other format": (put("format", value="icgd-program/99"), "was not written by icgd"),
     "unknown construction": (
         put("construction", value="magic"),
-        "no builder of that name is registered.*builders..magic..",
+        "construction .magic., which is not registered here.*icgd.register",
     ),
     "no problem": (drop("problem"), "does not describe a program"),
     "no lr": (drop("optimizer", "lr"), "does not describe a program"),

@@ -413,5 +413,5 @@ def test_literal_matrices_of_a_wide_network_are_refused(use):
 
 def test_the_repr_says_what_was_compiled():
     text = repr(compiled(MIXED))
-    for part in ("softmax_cot_network", "[4, 3, 5, 2]", "SGD", "spectral"):
+    for part in ("softmax_cot_network", "(4, 3, 5, 2)", "SGD", "spectral"):
         assert part in text

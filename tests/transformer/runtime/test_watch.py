@@ -325,7 +325,7 @@ def test_a_run_reports_the_kinks_it_met(executor):
     """Round 2 of three puts unit 2 of layer 1 at z = x - 1, within the error of 0; no other unit."""
     net = icgd.Network((1, 3, 1))
     program = icgd.compile(net, icgd.SGD(lr=1e-9))
-    almost_one = 1.0 - 0.5 / program.slope
+    almost_one = 1.0 - 0.5 / program.step.slope
     start = [
         (vec([1.0], [1.0], [1.0]), vec(0.5, -almost_one, -7.0)),
         (vec([1.0, 1.0, 1.0]), vec(0.0)),

@@ -184,15 +184,15 @@ def _memory() -> list[MemoryRow]:
         peaks = {
             (kind, length): pool.submit(peak_memory, kind, length).result() - idle
             for length in STACKS
-            for kind in ("cot", "stack")
+            for kind in ("one layer", "copies")
         }
     return [
         MemoryRow(
             length,
             weights,
             length * weights,
-            peaks["cot", length],
-            peaks["stack", length],
+            peaks["one layer", length],
+            peaks["copies", length],
             block,
             length * block,
         )
@@ -207,9 +207,9 @@ def peak_memory(kind: str, length: int) -> float:
     torch.set_num_threads(1)
     program, X, y = _memory_case()
     program.run(X, y, steps=1, executor="dense")
-    if kind == "cot":
+    if kind == "one layer":
         program.run(X, y, steps=length, executor="dense")
-    elif kind == "stack":
+    elif kind == "copies":
         _run_stack(program, length, X, y)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 

@@ -59,12 +59,15 @@ def loss_curve(
             transformer.append(mean_loss(spec, weights, x, y))
 
     program.run(x, y, init=init, record=look, **rounds)  # type: ignore[arg-type]
-    optimizer = program.config["optimizer"]
-    lr = float(optimizer["lr"])
+    optimizer = program.optimizer
     if "steps" in rounds:
-        exact = islice(network_gd_steps(spec, init, x, y, lr, optimizer["box"]), rounds["steps"])
+        exact = islice(
+            network_gd_steps(spec, init, x, y, optimizer.lr, optimizer.box), rounds["steps"]
+        )
     else:
-        exact = islice(sgd_rounds(spec, init, x.repeat(epochs, 1), y.repeat(epochs, 1), lr), None)
+        exact = islice(
+            sgd_rounds(spec, init, x.repeat(epochs, 1), y.repeat(epochs, 1), optimizer.lr), None
+        )
     sgd += [mean_loss(spec, weights, x, y) for i, weights in enumerate(exact, 1) if i in wanted]
     return {"round": [float(m) for m in marks], "transformer": transformer, "sgd": sgd}
 

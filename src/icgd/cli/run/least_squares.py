@@ -16,13 +16,13 @@ from icgd.cli.run.recording import recorded
 from icgd.cli.run.settings import Settings
 from icgd.cli.tables import Table
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.mechanisms.compiler import DTYPES
 from icgd.oracle.least_squares import (
     gd_path,
     least_squares,
     newton_path,
     preconditioned_path,
 )
+from icgd.transformer.program.blueprint import DTYPES
 
 STEPS = {"gd": 100, "newton": 30, "preconditioned": 20}
 NEWTON_STEPS = 10

@@ -17,9 +17,9 @@ from icgd.cli.run.recording import recorded
 from icgd.cli.run.settings import Settings
 from icgd.cli.tables import Table
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.mechanisms.compiler import DTYPES
 from icgd.oracle.library import fitted_weights
 from icgd.problems import LinearModel
+from icgd.transformer.program.blueprint import DTYPES
 from icgd.verification.cot_linear import StatisticsCheck
 
 MAX_POINTS = 400
@@ -51,7 +51,7 @@ def run_model(settings: Settings) -> dict[str, Any]:
     program = icgd.compile(
         problem,
         icgd.GD(lr=settings.lr or safe_step(problem, X, y)),
-        temperature=settings.temperature,  # type: ignore[arg-type]
+        temperature=settings.temperature,
         n_grid=settings.n_grid,
         rho=settings.rho,
         radius=settings.radius,
@@ -76,6 +76,7 @@ def run_model(settings: Settings) -> dict[str, Any]:
             executor=settings.executor,  # type: ignore[arg-type]
             progress=True,
         )
+        assert isinstance(check, StatisticsCheck)
         measured = _measured(settings, problem, program, check, X, y, table, steps)
     finally:
         torch.set_num_threads(before)

@@ -6,6 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,27 +16,24 @@ import typer
 
 import icgd
 from icgd.base.atomic import staged
+from icgd.base.construction import by_method
 from icgd.cli.output import as_json, finite, holding_out
 from icgd.cli.run.curves import error_curve, loss_curve, mean_loss
 from icgd.cli.run.recording import DROPPED, add_trace, recorded, summary
 from icgd.cli.run.settings import Settings, chosen_targets, hidden_widths
 from icgd.cli.tables import Array, Table, load_example, make_table, read_csv
 from icgd.errors import AssumptionViolated
-from icgd.mechanisms.compiler import DTYPES
 from icgd.oracle.sgd import torch_network
 from icgd.problems import Weights
 from icgd.transformer.nn.stack.stack import Stack
+from icgd.transformer.program.blueprint import DTYPES
+from icgd.verification.cot_network import Check
+from icgd.verification.stacks import StackCheck
 
 if TYPE_CHECKING:
     from icgd.transformer.program import Program, Run
-    from icgd.verification.cot_network import Check
 
 FORMAT = "icgd-result/1"
-METHOD_OF = {
-    "softmax_cot_network": "cot",
-    "relu_stack": "stack",
-    "forward_mode": "forward_mode",
-}
 WIDE = 256
 """Below this width a second thread costs more in waiting than it saves in work."""
 
@@ -105,30 +103,23 @@ def run(settings: Settings) -> dict[str, Any]:
 
 def compiled(settings: Settings, network: icgd.Network) -> Program:
     """The program the options ask for."""
-    common: dict[str, Any] = {"radius": settings.radius, "dtype": DTYPES[settings.dtype]}
-    if settings.method == "cot":
-        return icgd.compile(
-            network,
-            icgd.SGD(lr=settings.lr or 0.01),
-            temperature=settings.temperature,  # type: ignore[arg-type]
-            n_grid=settings.n_grid,
-            rho=settings.rho,
-            **common,
-        )
+    chosen = by_method(settings.method)
+    kind = chosen.load("options")
+    options = {f.name: getattr(settings, f.name, None) for f in fields(kind)}
+    one_row = chosen.rounds == "epochs"
     return icgd.compile(
         network,
-        icgd.GD(lr=settings.lr or 0.1, box=settings.box),
-        method=settings.method,  # type: ignore[arg-type]
-        n_relu=settings.n_relu,
-        attention=settings.attention,  # type: ignore[arg-type]
-        signal_radius=settings.signal_radius,
-        **common,
+        icgd.SGD(lr=settings.lr or 0.01)
+        if one_row
+        else icgd.GD(lr=settings.lr or 0.1, box=settings.box),
+        kind(**options),
+        dtype=DTYPES[settings.dtype],
     )
 
 
 def rounds_of(settings: Settings) -> dict[str, int]:
     """How long to train: passes of SGD over the rows, or steps of GD on all of them."""
-    if settings.method == "cot":
+    if by_method(settings.method).rounds == "epochs":
         return {"epochs": settings.epochs}
     return {"steps": settings.steps or 50}
 
@@ -162,16 +153,17 @@ def _train(
             " ".join(check.notes)
             + " The compiled program fails its own probes: please report this."
         )
+    assert isinstance(check, (Check, StackCheck))
     measured = _measured(check.run, check, table, init, rounds)
     return {**measured, "seconds": time.perf_counter() - started}, check.run.weights
 
 
 def _measured(
-    run: Run, check: Check, table: Table, init: Weights, rounds: dict[str, int]
+    run: Run, check: Check | StackCheck, table: Table, init: Weights, rounds: dict[str, int]
 ) -> dict[str, Any]:
     """Every number of the result that was measured or bounded."""
     program = run.program
-    spec = icgd.Network(**program.config["problem"]).spec
+    spec = program.problem.spec
     x = torch.as_tensor(table.X).to(program.dtype)
     y = torch.as_tensor(table.Y).to(program.dtype)
     losses = loss_curve(program, spec, x, y, init, rounds)
@@ -181,7 +173,7 @@ def _measured(
     count, first = check.near_kink.count, check.near_kink.first
     return {
         "format": FORMAT,
-        "method": METHOD_OF[program.config["construction"]],
+        "method": program.construction.method,
         "passed": bool(check.passed),
         **{
             name: float(getattr(check, name))

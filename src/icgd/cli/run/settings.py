@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from icgd.base.construction import methods
 from icgd.errors import InvalidFile, InvalidParameter
 
 DTYPES = ("float64", "float32")
 EXECUTORS = ("structured", "dense", "sparse")
 TEMPERATURES = ("spectral", "hard")
-METHODS = ("cot", "stack", "forward_mode")
+METHODS = methods()
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "softplus", "gelu")
 MODELS = ("network", "linear", "ridge", "lasso", "logistic", "poisson")
 EXAMPLES = ("diabetes", "breast_cancer")
@@ -210,7 +211,7 @@ class Settings:
 
     def _where_it_belongs(self, name: str, option: str) -> str:
         """The methods that take an option of networks, as a command to write."""
-        takers = [method for method in METHODS if name not in NOT_FOR[f"--method {method}"]]
+        takers = [method for method in METHODS if name not in NOT_FOR.get(f"--method {method}", {})]
         if self.model != "network" or not takers:
             return ""
         value = getattr(self, name)

@@ -34,9 +34,6 @@ class StatisticsCodec:
     structured executor runs; the literal form has them in every token.
     """
 
-    smaller = "fewer examples"
-    reads_pairs = True
-
     def __init__(
         self,
         spec: LinearModelSpec,
@@ -222,7 +219,6 @@ class StatisticsCodec:
             structured_flops_per_round=2 * n * (2 * d + 2 * self.tables.slope.n_tokens),
             wanted={(PREDICTED if predict else BLOCK): frozenset(slots)},
             decode=self._decode,
-            noise=lambda live, largest: 0.0,
             n_columns=n,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -22,11 +21,7 @@ from icgd.mechanisms.checked_data import (
 from icgd.problems import NetworkSpec, Weights
 from icgd.problems.targets import check_targets
 from icgd.transformer.blocks import Block, make_block
-from icgd.transformer.gadgets.heads.spectral_theory import (
-    GridGeometry,
-    head_error_polynomial,
-    pairwise_error_polynomial,
-)
+from icgd.transformer.gadgets.heads.spectral_theory import GridGeometry
 from icgd.transformer.mask_rules import Address
 from icgd.transformer.nn.chain.grid_attention import GridAttention
 from icgd.transformer.program.session import Session
@@ -55,19 +50,13 @@ class NetworkCodec:
     Differs from the paper: widths may differ; smaller layers stand in the corner of their slots.
     """
 
-    smaller = "widths of at most about 24"
-
     def __init__(
         self,
         spec: NetworkSpec,
         geometry: GridGeometry,
-        capacity: float,
         like: Sequence[Tensor],
-        *,
-        reads_pairs: bool,
     ) -> None:
-        self.spec, self.geometry, self.capacity = spec, geometry, capacity
-        self.reads_pairs = reads_pairs
+        self.spec, self.geometry = spec, geometry
         # A one-element list holding a live parameter: it follows the program to other devices.
         self._like = like
         self.data_flags = dict(DATA_FLAGS)
@@ -173,8 +162,6 @@ class NetworkCodec:
             structured_flops_per_round=self._structured_flops(predict),
             wanted=self._wanted(predict),
             decode=self._decode,
-            noise=partial(self._noise, pairs=self.reads_pairs),
-            literal_noise=partial(self._noise, pairs=False),
             n_columns=self.spec.d_model,
             units=dict(enumerate(self.spec.widths)),
         )
@@ -239,25 +226,6 @@ class NetworkCodec:
         return self.like.new_full((self.spec.d_model,) * n_axes, value)
 
     # -- numbers ----------------------------------------------------------------------------------
-
-    def _noise(self, live: Mapping[Address, Block], largest: float, *, pairs: bool) -> float:
-        """Bound on the error of a pre-activation; also the place where gate capacity is checked."""
-        u = torch.finfo(self.like.dtype).eps / 2
-        row_sum = 0.0
-        for i in range(1, self.spec.n_layers + 1):
-            block = live[("B", i)]
-            W = self._slot(block, "weight", 2)
-            size = float(W.abs().max())
-            if not size <= self.capacity:
-                raise AssumptionViolated(
-                    f"Weight W_{i} reached size {size:.6g}, above the gates' capacity {self.capacity:.6g}. "
-                    "Training diverged: lower lr or standardise the data."
-                )
-            row_sum = max(row_sum, float(W.abs().sum(dim=-1).max()))
-        polynomial = pairwise_error_polynomial if pairs else head_error_polynomial
-        c0, c1, c2 = polynomial(self.geometry, u)
-        per_entry = c0 + c1 * largest + c2 * largest * largest
-        return row_sum * (per_entry + (self.spec.d_model + 2) * u * largest)
 
     def _structured_flops(self, predict: bool) -> int:
         """W o, and when training W^T delta and delta o^T; plus two sums over half the grid a query."""

@@ -42,9 +42,6 @@ class StackCodec:
     Differs from the paper: the initial weights are given, because w = 0 does not train (docs/errata).
     """
 
-    reads_pairs = False
-    smaller = "fewer layers, smaller widths or a smaller n_relu"
-
     def __init__(
         self,
         spec: NetworkSpec,
@@ -214,7 +211,6 @@ class StackCodec:
             structured_flops_per_round=sum(c.sparse_flops(n) for c in stack.counts()),
             wanted={},
             decode=self._decode,
-            noise=lambda live, largest: 4 * torch.finfo(self.like.dtype).eps * largest,
             n_columns=n,
             answers=answers,
         )

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from icgd.base.numbers import whole_number
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.mechanisms.assembly import DTYPES, make_config, state_program
-from icgd.mechanisms.sizes import check_size
+from icgd.mechanisms.assembly import state_program
 from icgd.mechanisms.stacks.backward import StackBuilder, StackOptions
 from icgd.mechanisms.stacks.codec import StackCodec
+from icgd.mechanisms.stacks.constructions import BACKWARD_STACK
 from icgd.mechanisms.stacks.forward_mode import ForwardBuilder
+from icgd.mechanisms.stacks.options import BackwardStackOptions
 from icgd.problems import GD, Network, NetworkSpec
 from icgd.problems.entrywise import check_entrywise
-from icgd.problems.losses import LOSSES, built_in
+from icgd.problems.losses import LOSSES
 from icgd.transformer.certificate import Certificate
+from icgd.transformer.nn.rounding import RelativeRounding
 from icgd.transformer.nn.stack.stack import AttentionSublayer, Stack
-from icgd.transformer.program import Program
+from icgd.transformer.program import Blueprint, Program
 
-NAME = "relu_stack"
 GATE = {torch.float64: 1024.0, torch.float32: 128.0}
 RAMP = {torch.float64: 2.0**-20, torch.float32: 2.0**-10}
 DEFAULTS = {"n_relu": 256, "knots": "adaptive", "products": "exact", "radius": 8.0}
@@ -30,31 +32,6 @@ WIDE = 32.0
 """Default radius where nothing is fitted but functions that are almost linear or constant far out: knots follow
 the bend, so that four times the range costs less than 2.5 times the error. Standardised tables ask up to 17."""
 KNOTS, PRODUCTS = ("uniform", "adaptive"), ("exact", "attention")
-
-
-def describe(spec: NetworkSpec) -> dict[str, Any]:
-    """The network in a config; a loss of the user's own cannot be stored."""
-    return {
-        "widths": list(spec.widths),
-        "activation": spec.activation,
-        "output": spec.output,
-        "bias": spec.bias,
-        "loss": spec.loss.name,
-    }
-
-
-def network_of(problem: Mapping[str, Any]) -> Network:
-    """The network a config describes."""
-    name = str(problem["loss"])
-    loss = built_in(name)
-    if loss is None:
-        raise AssumptionViolated(
-            f"The loss {name!r} is a function of the user's own, which is not stored with a program. "
-            "Compile it again from the function."
-        )
-    return Network(
-        tuple(problem["widths"]), problem["activation"], problem["output"], problem["bias"], loss
-    )
 
 
 def check_gd(problem: Network, optimizer: object, method: str) -> GD:
@@ -136,7 +113,7 @@ def refuse_overflow(step: Stack, lr: float, gate: float) -> None:
 
 
 def stack_program(
-    config: Mapping[str, Any], builder: StackBuilder | ForwardBuilder, *, output: str, slope: float
+    blueprint: Blueprint, builder: StackBuilder | ForwardBuilder, *, output: str, slope: float
 ) -> Program:
     """The layers of a builder as a program; `output` is the slot that holds the network's output."""
     step, readout, o = builder.step(), builder.prediction(), builder.o
@@ -152,44 +129,36 @@ def stack_program(
         stacks=(step, readout),
     )
     return state_program(
-        config,
-        step=step,
+        blueprint,
+        step=step.watched(
+            slope=slope,
+            rounding=RelativeRounding(blueprint.dtype),
+            smaller="fewer layers, smaller widths or a smaller n_relu",
+        ),
         readout=readout,
         layout=builder.layout,
         codec=codec,
         certificate=builder.certificate(),
-        slope=slope,
     )
 
 
-def compile_stack(
-    problem: Network, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
-) -> Program:
-    """The (2N+4)-layer stack for a network.
-
-    Statement: [DEEP] Theorem 1
-
-    Differs from the paper: see mechanisms/stacks/backward.py.
-    """
+def choose(
+    problem: Network, optimizer: object, told: BackwardStackOptions, dtype: torch.dtype
+) -> Blueprint:
+    """Check every option and fill in the others."""
+    given = asdict(told)
     gd = check_gd(problem, optimizer, "stack")
-    adaptive = given.get("knots") in (None, "adaptive")
+    adaptive = told.knots in (None, "adaptive")
     radius = default_radius(problem.spec) if adaptive else DEFAULTS["radius"]
     options = chosen_ranges(given, {**DEFAULTS, "radius": radius}, dtype)
     for name, allowed in (("knots", KNOTS), ("products", PRODUCTS)):
         if options[name] not in allowed:
             raise InvalidParameter(name, options[name], f"be one of {', '.join(allowed)}")
-    if problem.spec.loss.name == "squared" and given.get("target_radius") is None:
+    if problem.spec.loss.name == "squared" and told.target_radius is None:
         options["target_radius"] = options["gate"]  # computed exactly, whatever the target
-    options["ramp"] = _ramp(given.get("ramp"), options["gate"], dtype)
+    options["ramp"] = _ramp(told.ramp, options["gate"], dtype)
     check_loss(problem.spec, options)
-    config = make_config(
-        NAME,
-        dtype,
-        problem=describe(problem.spec),
-        options=options,
-        optimizer={"name": "GD", "lr": gd.lr, "box": gd.box},
-    )
-    return assemble(config, problem.spec)
+    return Blueprint(BACKWARD_STACK, problem, gd, options, dtype)
 
 
 def _ramp(given: float | None, gate: float, dtype: torch.dtype) -> float:
@@ -206,42 +175,20 @@ def _ramp(given: float | None, gate: float, dtype: torch.dtype) -> float:
     return given
 
 
-def stack_options(config: Mapping[str, Any]) -> StackOptions:
-    """The options a config describes."""
-    o, optimizer = config["options"], config["optimizer"]
-    return StackOptions(
-        lr=float(optimizer["lr"]),
-        box=optimizer["box"],
-        dtype=DTYPES[config["dtype"]],
-        **{
-            name: o[name]
-            for name in (
-                "n_relu",
-                "knots",
-                "products",
-                "radius",
-                "signal_radius",
-                "target_radius",
-                "gate",
-                "ramp",
-                "n_examples",
-            )
-        },
-    )
+def stack_options(blueprint: Blueprint) -> StackOptions:
+    """All the builder depends on besides the network."""
+    gd = blueprint.optimizer
+    return StackOptions(lr=gd.lr, box=gd.box, dtype=blueprint.dtype, **blueprint.options)
 
 
-def assemble(config: Mapping[str, Any], spec: NetworkSpec) -> Program:
-    """The program of checked parts."""
-    check_size(config)
-    options = stack_options(config)
+def build(blueprint: Blueprint) -> Program:
+    """The (2N+4)-layer stack for a network.
+
+    Statement: [DEEP] Theorem 1
+
+    Differs from the paper: see mechanisms/stacks/backward.py.
+    """
+    spec, options = blueprint.problem.spec, stack_options(blueprint)
     builder = StackBuilder(spec, options)
     refuse_useless(builder.certificate())
-    return stack_program(config, builder, output=f"out{spec.n_layers}", slope=1 / options.ramp)
-
-
-def build(config: Mapping[str, Any]) -> Program:
-    """The program a config describes; used when loading from disk."""
-    return assemble(config, network_of(config["problem"]).spec)
-
-
-Program.builders[NAME] = build
+    return stack_program(blueprint, builder, output=f"out{spec.n_layers}", slope=1 / options.ramp)

@@ -6,14 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-_OPTIONS = {
-    "softmax_cot_network": ("temperature", "n_grid", "rho", "radius"),
-    "softmax_cot_statistics": ("temperature", "n_grid", "rho", "radius"),
-    "relu_stack": ("n_relu", "radius"),
-    "forward_mode": ("n_relu", "radius", "attention"),
-}
-"""Compiler options that the command has, by construction."""
-_METHODS = {"relu_stack": "stack", "forward_mode": "forward_mode"}
+from icgd.base.construction import constructions
 
 
 def again(result: Mapping[str, Any]) -> str:
@@ -70,22 +63,21 @@ def _what(result: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
     widths = [str(w) for w in problem["widths"][1:-1]]
     words = ["--widths", ",".join(widths) or "none", *_option("activation", problem)]
     words += [*_option("output", problem), *([] if problem["bias"] else ["--no-bias"])]
-    method = _METHODS.get(config["construction"])
-    if method is None:
+    known = constructions()[config["construction"]]
+    if known.rounds == "epochs":
         words += ["--epochs", str(config["epochs"])]
     else:
-        words += ["--method", method, "--steps", str(config["steps"]), *_option("box", optimizer)]
+        words += ["--method", str(known.method), "--steps", str(config["steps"])]
+        words += _option("box", optimizer)
     return [*words, "--seed", str(config["seed"]), *_option("lr", optimizer)]
 
 
 def _how(config: Mapping[str, Any]) -> list[str]:
     """Compiler options, precision, executor."""
     options, words = config["options"], list[str]()
-    names = _OPTIONS.get(config["construction"], ())
-    for name in names:
+    known = constructions().get(config["construction"])
+    for name in () if known is None else known.switches:
         words += _option(name, options)
-    if config["construction"] == "forward_mode":
-        words += _option("signal_radius", options)
     return [*words, *_option("dtype", config), *_option("executor", config)]
 
 

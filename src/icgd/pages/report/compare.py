@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from icgd.base.construction import by_method
 from icgd.pages.report.again import again
 from icgd.pages.report.chart import COLOURS, ON_DARK, RUN_COLOURS, Bars, Chart
 from icgd.pages.report.drawing.panels import (
@@ -24,11 +25,6 @@ from icgd.pages.report.stories.numbers import number
 from icgd.pages.report.stories.story import story
 
 NONE = "–"
-METHODS = {
-    "cot": "network, chain of thought (one row a round)",
-    "stack": "network, stack of layers (all rows a step)",
-    "forward_mode": "network, forward mode (all rows a step)",
-}
 BOUNDS = {
     "round_bound": "One round or step",
     "global_bound": "Whole run, rigorous",
@@ -49,7 +45,9 @@ class Row:
 def what(run: Run) -> str:
     """What a run trained, and how."""
     if run.model == "network":
-        return METHODS[run.result.get("method", "cot")]
+        known = by_method(run.result.get("method"))
+        rows = "one row a round" if known.rounds == "epochs" else "all rows a step"
+        return f"network, {known.label} ({rows})"
     if run.model == "linear":
         return f"least squares, loops of {OPTIMIZERS[run.result['optimizer']]}"
     return f"{run.model} regression, chain of thought (all rows a step)"
@@ -181,9 +179,13 @@ def comparability(runs: Sequence[Run]) -> list[str]:
                     f"Different networks: {'; '.join(_named(group) for group in nets)}. Their losses are drawn "
                     "together, the differences of their weights are not: the weights are others."
                 )
-            rounds = _classes(kind, lambda run: run.result.get("method", "cot") == "cot")
+            rounds = _classes(
+                kind, lambda run: by_method(run.result.get("method")).rounds == "epochs"
+            )
             if kind[0].model == "network" and len(rounds) > 1:
-                chains = [run for run in kind if run.result.get("method", "cot") == "cot"]
+                chains = [
+                    run for run in kind if by_method(run.result.get("method")).rounds == "epochs"
+                ]
                 said.append(
                     f"{_named(chains)}: a round is one row; in the other runs a step is all rows. Curves are "
                     "drawn over passes over the data; the error of one round and of one step are of "

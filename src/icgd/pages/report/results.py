@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from icgd.base.atomic import finish_move
+from icgd.base.construction import methods
 from icgd.errors import InvalidFile, InvalidParameter
 
 FORMAT = "icgd-result/1"
 MOST_RUNS = 8
 """More curves than that no one can tell apart."""
 MODELS = ("network", "linear", "ridge", "lasso", "logistic", "poisson")
-_METHODS = ("cot", "stack", "forward_mode")
 _OPTIMIZERS = ("gd", "newton", "preconditioned")
 _BOUNDS = ("max_error", "max_round_error", "round_bound", "global_bound", "paper_bound", "rounds")
 _NUMBERS = {"network": _BOUNDS, "linear": ("max_error", "rounds")}
@@ -216,7 +216,7 @@ def check_result(result: Any, source: str) -> None:
     model = result.get("model", "network")
     _one_of(source, "model", model, MODELS)
     if model == "network":
-        _one_of(source, "method", result.get("method", "cot"), _METHODS)
+        _one_of(source, "method", result.get("method", methods()[0]), methods())
     if model == "linear":
         _one_of(source, "optimizer", result.get("optimizer"), _OPTIMIZERS)
     for key in _NUMBERS.get(model, (*_BOUNDS, "distance")):

@@ -1,6 +1,6 @@
 """Which statements of the papers stand behind a run, read off the code and the theorem table.
 
-What a construction is made of is listed here; which statement each part implements stands in the
+What a construction is made of its description says; which statement each part implements stands in the
 part's docstring (`Statement: [COT] Theorem 4.1`), and what checks a statement is registered in the
 modules of the theorem table. Both are read from the source and never run: a report shows where the
 check is, and the command that does it.
@@ -17,76 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import icgd
+from icgd.base.construction import constructions
 from icgd.papers.theorem_table import PAPERS
 
 _STATEMENT = re.compile(r"^\s*Statement: (\[[A-Z]+\] .+?)\s*$", re.MULTILINE)
-_STACK = (
-    "problems.network:Network",
-    "transformer.mask_rules:StateMask",
-    "transformer.nn.stack.stack",
-    "mechanisms.stacks.codec",
-)
-PARTS: dict[str, tuple[str, ...]] = {
-    "softmax_cot_network": (
-        "problems.network:Network",
-        "transformer.mask_rules:DynamicMask",
-        "transformer.gadgets.heads.spectral_head:SpectralHead",
-        "transformer.gadgets.gates.gate",
-        "transformer.gadgets.gates.closed_unit",
-        "mechanisms.cot_network.codec",
-        "mechanisms.cot_network.step_kinds",
-        "mechanisms.cot_network.layer",
-        "mechanisms.compiler:compile",
-    ),
-    "softmax_cot_statistics": (
-        "transformer.mask_rules:WindowMask",
-        "problems.linear_models:LinearModel",
-        "transformer.gadgets.heads.link_head",
-        "mechanisms.cot_linear.codec",
-        "mechanisms.cot_linear.layer:block_layout",
-        "verification.bounds.linear_model_theory:composed_error",
-    ),
-    "relu_stack": (
-        *_STACK,
-        "transformer.gadgets.fits.relu_sum",
-        "papers.deep.statements.bounds:accumulated_error",
-        "verification.bounds.stack",
-        "mechanisms.stacks.layout",
-        "mechanisms.stacks.parts",
-        "mechanisms.stacks.backward",
-        "mechanisms.stacks.compile_backward",
-    ),
-    "forward_mode": (
-        *_STACK,
-        "transformer.gadgets.fits.feature_fit",
-        "transformer.gadgets.fits.slope_product",
-        "mechanisms.stacks.forward_mode",
-        "mechanisms.stacks.compile_forward_mode",
-    ),
-    "looped_regression": (
-        "transformer.nn.stack.softmax_sublayer",
-        "transformer.gadgets.heads.bilinear",
-        "mechanisms.loops.regression.shared_layers",
-        "mechanisms.loops.regression.layers",
-        "mechanisms.loops.regression.compile",
-    ),
-    "looped_newton": (
-        "transformer.nn.stack.softmax_sublayer",
-        "oracle.least_squares:newton_schulz",
-        "mechanisms.loops.newton.layers",
-        "mechanisms.loops.newton.compile",
-    ),
-    "looped_preconditioned": (
-        "transformer.nn.stack.softmax_sublayer",
-        "transformer.gadgets.heads.bilinear",
-        "mechanisms.loops.regression.shared_layers",
-        "oracle.least_squares:newton_schulz",
-        "mechanisms.loops.newton.layers:NewtonBuilder.loop",
-    ),
-}
-"""Modules, or `module:name`, whose docstrings name what a construction rests on."""
-_PAPER_OF = {"softmax_cot_network": "COT", "relu_stack": "DEEP", "forward_mode": "BRIDGE"}
-"""Networks share parts; of each construction only its own paper's statements are meant."""
 _OF_MODEL = {
     "ridge": (
         "problems.linear_models:Ridge",
@@ -125,11 +59,12 @@ class StatementRow:
 
 def statement_rows(result: Mapping[str, Any]) -> list[StatementRow]:
     """The rows behind a result, in the order of the table; none for a construction of another kind."""
-    name = str((result.get("config") or {}).get("construction"))
-    parts = (*PARTS.get(name, ()), *_OF_MODEL.get(str(result.get("model")), ()))
-    if name not in PARTS:
+    known = constructions().get(str((result.get("config") or {}).get("construction")))
+    if known is None or not known.parts:
         return []
-    only = _PAPER_OF.get(name)
+    parts = (*known.parts, *_OF_MODEL.get(str(result.get("model")), ()))
+    # Networks share parts; of each construction only its own paper's statements are meant.
+    only = known.statement[1:].partition("]")[0] if known.method is not None else None
     touched: dict[str, list[str]] = {}
     for part in parts:
         for statement in part_statements(part):

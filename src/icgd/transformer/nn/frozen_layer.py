@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Self
 
 from torch import Tensor, nn
 
 from icgd.transformer.layout import Layout
+from icgd.transformer.nn.rounding import Rounding
 from icgd.transformer.nn.views import Grid, StageOutline
 
 
 class FrozenLayer(nn.Module, ABC):
     """The part of a program that is applied again and again.
 
-    radius  the range |s| <= radius in which what it computes is certified
+    radius    the range |s| <= radius in which what it computes is certified
+    slope     of the ramp that stands for a step: 0 < z < 1/slope is neither open nor shut
+    rounding  how far off its sums may be
+    smaller   how to make its literal matrices smaller, as advice in an error
     """
 
     radius: float
+    slope: float = 1.0
+    rounding: Rounding = Rounding()
+    smaller: str = "fewer tokens or smaller widths"
+
+    def watched(
+        self, *, slope: float | None = None, rounding: Rounding | None = None, smaller: str = ""
+    ) -> Self:
+        """The same layer, with what the range watch and the executors have to know of it."""
+        self.slope = self.slope if slope is None else slope
+        self.rounding = rounding or self.rounding
+        self.smaller = smaller or self.smaller
+        return self
 
     @property
     @abstractmethod

@@ -16,7 +16,9 @@ from torch import Tensor
 from icgd import __version__
 from icgd.base.atomic import finish_move, staged
 from icgd.base.atomic.tensors import DIGEST, ODD_CONTENT, read_tensors, tensor_bytes
+from icgd.base.construction import construction, constructions
 from icgd.errors import IcgdError, InvalidFile, InvalidParameter, TooLarge
+from icgd.transformer.program.blueprint import Blueprint, check_size
 
 if TYPE_CHECKING:
     from icgd.transformer.program.program import Program
@@ -29,7 +31,7 @@ EDITED = "The directory is damaged or was edited. Save again, or pass allow_alte
 
 
 class AnyConfig(BaseModel):
-    """What the config of every program holds; constructions refine it (`Program.schemas`)."""
+    """What the config of every program holds; constructions refine it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -111,13 +113,7 @@ def find(name: str | Path, download: Callable[..., Any], **kwargs: Any) -> Path:
         ) from error
 
 
-def load(
-    directory: Path,
-    builders: Mapping[str, Callable[[Mapping[str, Any]], Program]],
-    schemas: Mapping[str, type[BaseModel]],
-    *,
-    allow_altered: bool = False,
-) -> Program:
+def load(directory: Path, *, allow_altered: bool = False) -> Program:
     """Rebuild the structure from the config, then take every weight from the file.
 
     allow_altered  do not compare what was changed after saving: checksums, and slots
@@ -130,16 +126,17 @@ def load(
             f"{directory / CONFIG} was not written by icgd (format {config.get('format')!r}, construction "
             f"{name!r}). Expected format {FORMAT!r}; save with program.save_pretrained(path)."
         )
-    if name not in builders:
+    known = constructions()
+    if name not in known:
         raise InvalidFile(
-            f"{directory / CONFIG} describes the construction {name!r}, and no builder of that name is "
-            f"registered. Import the module that sets icgd.Program.builders[{name!r}] before loading, or "
-            f"install the version of icgd that has it. Registered: {', '.join(sorted(builders))}."
+            f"{directory / CONFIG} describes the construction {name!r}, which is not registered here. Import "
+            "the module that calls icgd.register for it before loading (icgd --plugin MODULE on the command "
+            f"line), or install the version of icgd that has it. Registered: {', '.join(sorted(known))}."
         )
-    _check_schema(directory / CONFIG, config, schemas.get(name, AnyConfig))
+    _check_schema(directory / CONFIG, config, known[name].load("schema") or AnyConfig)
     weights = _read_weights(directory, config, allow_altered)
     try:
-        program = builders[name](config)
+        program = rebuilt(config)
     except TooLarge:
         raise  # a true description of a program that does not fit here
     except (IcgdError, *ODD_CONTENT, ArithmeticError, LookupError) as error:
@@ -150,6 +147,14 @@ def load(
             f"The slots in {directory / CONFIG} are not those of the program it describes. {EDITED}"
         )
     return program
+
+
+def rebuilt(config: Mapping[str, Any]) -> Program:
+    """The program a config describes, its weights as compiled."""
+    known = construction(str(config["construction"]))
+    check_size(known, config)
+    blueprint = Blueprint.read(known, config)
+    return known.load("build")(blueprint)
 
 
 def _read_config(directory: Path) -> dict[str, Any]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from huggingface_hub import ModelCard, PyTorchModelHubMixin, snapshot_download
-from pydantic import BaseModel
 from torch import Tensor, nn
 
+from icgd.base.construction import Construction
 from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
 from icgd.problems.foreign_optimizers import refuse_unknown
 from icgd.transformer.blocks import Block
@@ -21,22 +21,20 @@ from icgd.transformer.mask_rules import ENTER, Address, MaskRule, Step
 from icgd.transformer.nn.frozen_layer import FrozenLayer
 from icgd.transformer.nn.symbolic import once_fixed, weights_stay_fixed
 from icgd.transformer.program import files
+from icgd.transformer.program.accounting import range_watch, run_cost
+from icgd.transformer.program.blueprint import Blueprint
 from icgd.transformer.program.card import card_of
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.program.recording import outline_of
 from icgd.transformer.program.run import Run
 from icgd.transformer.program.session import Codec, Dumped, Session
 from icgd.transformer.program.weights import copied, tensors_in
-from icgd.transformer.runtime.cost import Cost
 from icgd.transformer.runtime.executors.chain import StructuredExecutor
 from icgd.transformer.runtime.executors.choose import AnyExecutor, ExecutorName, choose_executor
 from icgd.transformer.runtime.loop import BlockKeeper, Executor, LoopState, StepWatcher, execute
 from icgd.transformer.runtime.recording.recorder import Recorder
-from icgd.transformer.runtime.watch import RangeWatch
 
 Record = Literal["weights", "trace"] | Recorder | Callable[[int, Any], None]
-
-Builder = Callable[[Mapping[str, Any]], "Program"]
 
 
 class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-context-learning"]):
@@ -48,36 +46,49 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     mask         which blocks each step of a round sees
     layout       named slots of a block
     codec        user data <-> blocks
-    feed         "append": every step adds a block to the prompt; "replace": it overwrites the state
     certificate  what one head promises
-    config       all that is needed to compile the same program again
+    construction, problem, optimizer, options  what it was compiled from
     """
-
-    builders: ClassVar[dict[str, Builder]] = {}
-    schemas: ClassVar[dict[str, type[BaseModel]]] = {}
-    """What a saved config must look like, by construction; `files.AnyConfig` where nothing is given."""
 
     def __init__(
         self,
+        blueprint: Blueprint,
         *,
-        config: Mapping[str, Any],
         step: FrozenLayer,
         mask: MaskRule,
         layout: Layout,
         codec: Codec,
         certificate: Certificate,
-        slope: float = 1.0,
         readout: FrozenLayer | None = None,
         entry: FrozenLayer | None = None,
-        feed: Literal["append", "replace"] = "append",
     ) -> None:
         super().__init__()
         self.step = step
         self.entry, self.readout = entry, readout
-        self.config = dict(config)
+        self.construction: Construction = blueprint.construction
+        self.problem, self.optimizer = blueprint.problem, blueprint.optimizer
+        self.options, self._fitted = dict(blueprint.options), dict(blueprint.fitted)
         self.mask, self.layout, self.codec = mask, layout, codec
-        self.certificate, self.slope, self.feed = certificate, slope, feed
-        self._compiled_mask = mask
+        self.certificate = certificate
+        self._compiled_mask, self._compiled_dtype = mask, blueprint.dtype
+        self.requires_grad_(False)
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """All that is needed to build the same program again."""
+        return Blueprint(
+            self.construction,
+            self.problem,
+            self.optimizer,
+            self.options,
+            self._compiled_dtype,
+            self._fitted,
+        )
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The same as numbers, names and lists, for files."""
+        return self.blueprint.config
 
     @property
     def dtype(self) -> torch.dtype:
@@ -95,8 +106,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         return self.step.radius
 
     def __repr__(self) -> str:
-        c = self.config
-        return f"Program({c['construction']}, {c['problem']}, {c['optimizer']}, {c['options']})"
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"Program({self.construction.name}, {self.problem!r}, {self.optimizer!r}, {options})"
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -203,7 +214,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             program=self,
             weights=weights,
             prediction=answers,
-            cost=self._cost(session, state),
+            cost=run_cost(self, session, state),
             range_use=engine.watch.max_use,
             near_kink=engine.watch.near_kink,
             executor=executor,
@@ -268,7 +279,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         layer: FrozenLayer | None = None,
     ) -> AnyExecutor:
         """The engine that applies this program's layer (its step unless told) in a session."""
-        watch, state = self._watch(session), state or LoopState()
+        watch, state = range_watch(self, session), state or LoopState()
         engine = choose_executor(
             layer or self.step,
             name,
@@ -278,11 +289,13 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             batched=session.batched,
             keep_all=keep_all,
             wanted=session.wanted,
-            advice=self.codec.smaller,
+            advice=self.step.smaller,
         )
-        literal = session.literal_noise if name == "dense" else None
-        noise, watch.exact_zero = literal or session.noise, literal is None
-        watch.noise = lambda largest: noise(Dumped(engine, state.live), largest)
+        rounding, literal = self.step.rounding, name == "dense"
+        watch.exact_zero = rounding.exact_zero(literal=literal)
+        watch.noise = lambda largest: rounding.noise(
+            Dumped(engine, state.live), largest, literal=literal
+        )
         return engine
 
     def _loop(
@@ -307,31 +320,9 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 on_round=on_round,
             )
 
-    def _watch(self, session: Session) -> RangeWatch:
-        # Many problems make large tensors: look at them more often, so that few are kept.
-        every = max(1, min(64, 4096 // max(1, session.n_problems)))
-        return RangeWatch(
-            self.radius,
-            self.slope,
-            lambda largest: 0.0,
-            every=every,
-            z_bound=2 / torch.finfo(self.dtype).eps / self.slope,
-            units=session.units,
-        )
-
-    def _cost(self, session: Session, state: LoopState) -> Cost:
-        n = session.n_problems
-        return Cost(
-            rounds=state.rounds,
-            blocks=state.blocks_written,
-            live_blocks_max=state.live_blocks_max,
-            dense_flops=n * state.blocks_written * self.step.dense_flops(session.n_columns),
-            structured_flops=n * state.rounds * session.structured_flops_per_round,
-        )
-
     def _check_dtype(self) -> None:
-        compiled = self.config["dtype"]
-        if str(self.dtype) != f"torch.{compiled}":
+        if self.dtype != self._compiled_dtype:
+            compiled = str(self._compiled_dtype).removeprefix("torch.")
             raise AssumptionViolated(
                 f"The program was compiled for {compiled} and its weights are {self.dtype}; gates and heads "
                 f"are exact only in the precision they were compiled for. Recompile with dtype={self.dtype}."
@@ -347,7 +338,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         if bad:
             first = float(bad[0][~bad[0].isfinite()][0])
             raise AssumptionViolated(
-                f"The {name} of this {self.config['construction']} program hold {first}. {remedy} "
+                f"The {name} of this {self.construction.name} program hold {first}. {remedy} "
                 "watch=False returns such numbers."
             )
 
@@ -390,7 +381,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         `allow_altered`; further keyword arguments go to `huggingface_hub.snapshot_download`.
         """
         path = files.find(pretrained_model_name_or_path, snapshot_download, **kwargs)
-        program = files.load(path, cls.builders, cls.schemas, allow_altered=allow_altered)
+        program = files.load(path, allow_altered=allow_altered)
         if not allow_altered and program._is_altered():
             raise InvalidFile(
                 f"The weights in {path / files.WEIGHTS} are not the ones {files.CONFIG} compiles to: the "

@@ -42,7 +42,7 @@ class Run:
     def __repr__(self) -> str:
         kink = f", {self.near_kink.count} near a kink" if self.near_kink.count else ""
         return (
-            f"Run({self.program.config['construction']}, {self.cost.rounds:,} rounds, range_use="
+            f"Run({self.program.construction.name}, {self.cost.rounds:,} rounds, range_use="
             f"{self.range_use:.3g}{kink}, executor={self.executor!r})"
         )
 

@@ -24,8 +24,6 @@ class Session:
                 many rounds' inputs off the grid in one call
     wanted      slots of live blocks that decode reads
     decode      the trained parameters held by the live blocks
-    noise       bound on a pre-activation's error given the largest query; checks gate capacity
-    literal_noise  the same for literal matrices, whose heads do not read 0 as exactly 0; None: as `noise`
     units       units of each layer, where literal tokens hold padding beside them
     n_columns   tokens per block in the literal form
     answers     tokens, the last ones of the state, whose prediction is wanted after the run
@@ -41,12 +39,10 @@ class Session:
     structured_flops_per_round: int
     wanted: Mapping[Address, frozenset[str]]
     decode: Callable[[Mapping[Address, Block]], Any]
-    noise: Callable[[Mapping[Address, Block], float], float]
     n_columns: int
     answers: int = 0
     shaped: Callable[[Tensor], Tensor] | None = None
     rows: tuple[int, ...] = ()
-    literal_noise: Callable[[Mapping[Address, Block], float], float] | None = None
     units: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -71,13 +67,7 @@ class Codec(Protocol):
 
     A codec serves any number of runs at a time, in threads: what belongs to one run is in its Session,
     and no method changes the codec.
-
-    reads_pairs  whether the structured executor reads numbers with a relative error
-    smaller      how to make the literal matrices smaller, as advice in an error
     """
-
-    reads_pairs: bool
-    smaller: str
 
     def session(
         self,

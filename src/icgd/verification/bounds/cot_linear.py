@@ -84,7 +84,7 @@ def statistics_codec(program: Program) -> StatisticsCodec:
     """The codec of a linear model's program."""
     codec = program.codec
     if not isinstance(codec, StatisticsCodec):
-        raise InvalidParameter("program", program.config["construction"], "fit a linear model")
+        raise InvalidParameter("program", program.construction.name, "fit a linear model")
     return codec
 
 
@@ -104,7 +104,7 @@ def step_bound(program: Program, executor: ExecutorName) -> StepBound:
         plain = replace(options.plain, radius=options.target_radius)
         reads = _reading(tables.target, plain, u, terms)
         target_error = lambda size: reads(size, size)  # noqa: E731
-    lr = float(program.config["optimizer"]["lr"])
+    lr = program.optimizer.lr
     return StepBound(spec, lr, u, slope_error, target_error, dense)
 
 

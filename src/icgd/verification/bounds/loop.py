@@ -22,7 +22,7 @@ def loop_bound(
     sum |r_s|, and by rounding. With M = I - lr K, an error d of the N residuals m steps before the end reaches
     the answer as lr row (I + M + .. + M^(m-1)) d, where K = <k_s, f_i> and row = <k_s, f>.
     """
-    lr, n = float(program.config["optimizer"]["lr"]), len(features)
+    lr, n = program.optimizer.lr, len(features)
     u, width = torch.finfo(program.dtype).eps / 2, features.shape[1]
     kernel, row = features @ features.T / n, features @ asked / n
     reach = max(float(kernel.abs().max()), float(row.abs().max()))

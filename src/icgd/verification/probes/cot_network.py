@@ -66,13 +66,10 @@ class ProbeMaker:
     """Random probes for a network program; the generator is the only source of randomness."""
 
     def __init__(self, program: Program, seed: int) -> None:
-        problem = program.config["problem"]
-        self.spec = NetworkSpec(
-            tuple(problem["widths"]), problem["activation"], problem["output"], problem["bias"]
-        )
-        self.lr = float(program.config["optimizer"]["lr"])
-        self.geometry: GridGeometry = make_geometry(**program.config["options"])
-        self.dtype, self.device, self.slope = program.dtype, program.device, program.slope
+        self.spec: NetworkSpec = program.problem.spec
+        self.lr = program.optimizer.lr
+        self.geometry: GridGeometry = make_geometry(**program.options)
+        self.dtype, self.device, self.slope = program.dtype, program.device, program.step.slope
         self.u = torch.finfo(program.dtype).eps / 2
         self.d = self.spec.d_model
         self._seed = seed
@@ -252,7 +249,7 @@ def probe_blocks(
     program: Program, *, n_sets: int = 1, seed: int = 0
 ) -> Iterator[tuple[Probe, str, Block]]:
     """What the program makes of every probe: structured, and literal matrices where they fit."""
-    watch = RangeWatch(math.inf, program.slope, lambda largest: 0.0)
+    watch = RangeWatch(math.inf, program.step.slope, lambda largest: 0.0)
     assert isinstance(program.step, Layer)
     executors: dict[str, Executor] = {
         "structured": StructuredExecutor(

@@ -44,7 +44,7 @@ def check_grid(program: Program, *, n_samples: int = 4001) -> GridCheck:
     exact error of the stored tables (long double) + what sampling could miss + rounding of scores
     and sums, compared at every sample with the promise c0 + c1 |s| + c2 s^2.
     """
-    g = make_geometry(**program.config["options"])
+    g = make_geometry(**program.options)
     u = torch.finfo(program.dtype).eps / 2
     attention = program.step.attention
     assert isinstance(attention, GridAttention)

@@ -94,7 +94,7 @@ def _state(
         W = random(spec.widths[j], inp) * min(limit, size * (3.0 / inp) ** 0.5)
         b = random(spec.widths[j]) * min(limit, size) / 2 if spec.bias else None
         weights.append((W.to(like), None if b is None else b.to(like)))
-    reach = min(1.0, float(program.config["options"]["signal_radius"]))
+    reach = min(1.0, float(program.options["signal_radius"]))
     X, Y = random(n, spec.widths[0]) * reach, random(n, spec.widths[-1])
     # Pre-activations must stay where the program is certified: smaller weights until they do.
     for _ in range(60):
@@ -118,15 +118,15 @@ def _probe(
     bound: StepBound,
 ) -> StackProbe:
     X, Y, weights = state
-    spec, optimizer = codec.spec, program.config["optimizer"]
+    spec, gd = codec.spec, program.optimizer
     session = codec.session(X, Y, init=weights, steps=1, padded=False)
     assert isinstance(program.step, Stack)
-    watch = RangeWatch(torch.inf, program.slope, lambda largest: 0.0)
+    watch = RangeWatch(torch.inf, program.step.slope, lambda largest: 0.0)
     engine = StackExecutor(program.step, program.layout, session.n_columns, executor, watch)
     before = engine.load(session.prompt[STATE])
     after = engine.step([before], Step("update", STATE, (STATE,)), 1)
     made = session.decode({STATE: engine.dump(after)})
-    exact = network_gd_step(spec, weights, X, Y, float(optimizer["lr"]), optimizer["box"])
+    exact = network_gd_step(spec, weights, X, Y, gd.lr, gd.box)
     promised = bound(weights, X, Y)
     error, limit, passed = 0.0, 0.0, True
     for (W, b), (V, c), (e_W, e_b) in zip(made, exact, promised, strict=True):

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from icgd.mechanisms.stacks import compile_backward as compile_stack
-from icgd.mechanisms.stacks import compile_forward_mode
 from icgd.mechanisms.stacks.backward import StackBuilder
+from icgd.mechanisms.stacks.builders import builder_of
 from icgd.mechanisms.stacks.codec import StackCodec
 from icgd.mechanisms.stacks.forward_mode import ForwardBuilder
 from icgd.problems.activations import activation
@@ -57,12 +56,11 @@ def check_stack_fits(program: Program) -> list[FitCheck]:
     codec = program.codec
     assert isinstance(codec, StackCodec)
     made: _Promises
-    if program.config["construction"] == compile_stack.NAME:
-        options = compile_stack.stack_options(program.config)
-        made = _ReversePromises(program, StackBuilder(codec.spec, options))
+    builder = builder_of(program.blueprint)
+    if isinstance(builder, StackBuilder):
+        made = _ReversePromises(program, builder)
     else:
-        forward = compile_forward_mode.forward_options(program.config)
-        made = _ForwardPromises(program, ForwardBuilder(codec.spec, forward))
+        made = _ForwardPromises(program, builder)
     found = []
     built = {"step": made.builder.step(), "readout": made.builder.prediction()}
     with torch.no_grad():

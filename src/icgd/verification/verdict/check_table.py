@@ -7,46 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from icgd.verification.verdict.judgement import Outcome, resolution
+from icgd.verification.verdict.judgement import Outcome
 
 if TYPE_CHECKING:
     from icgd.verification.cot_network import Check
-
-
-class ShortCheck:
-    """A check that says what matters in one line; everything else is in its fields and its table.
-
-    verdict  "passed"; "failed": something lies outside its bound; "inconclusive": nothing does, but the
-             bounds are too large to show anything, and `notes` says why (verification/verdict/judgement.py)
-    """
-
-    verdict: Outcome
-
-    @property
-    def passed(self) -> bool:
-        """Whether everything lies within bounds that mean something."""
-        return self.verdict == "passed"
-
-    @property
-    def resolution(self) -> float:
-        """The fraction of its update that every part which moved was held to, in its best round.
-
-        NaN for a loop, whose every output is held to its bound instead, and where nothing moved.
-        """
-        rounds = vars(self)["rounds"]
-        return resolution(rounds) if rounds and hasattr(rounds[0], "sight") else math.nan
-
-    def __repr__(self) -> str:
-        told = vars(self)
-        numbers = [
-            f"{name}={told[name]:.3g}"
-            for name in ("max_error", "max_round_error", "round_bound", "global_bound")
-            if told.get(name) == told.get(name)  # NaN: there is none
-        ]
-        if not math.isnan(self.resolution):
-            numbers.append(f"resolution={self.resolution:.2g}")
-        rounds = f"{len(told['rounds']):,} rounds"
-        return f"{type(self).__name__}(verdict={self.verdict!r}, {', '.join(numbers)}, {rounds})"
 
 
 def table_title(verdict: Outcome) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from icgd.oracle.gd import gd_steps
+from icgd.problems import LinearModel
 from icgd.transformer.mask_rules import Step
 from icgd.transformer.program import Program
 from icgd.transformer.runtime.recording.recorder import RoundNumbers
-from icgd.verification.cot_linear import problem_of
 
 
 class StatisticsWalk:
@@ -19,10 +19,10 @@ class StatisticsWalk:
     loss_title = "objective on all rows, after the step"
 
     def __init__(self, program: Program, X: Tensor, y: Tensor, init: Tensor) -> None:
-        spec = getattr(program.codec, "spec")  # noqa: B009 - of statistics_codec
-        self.problem, self.X, self.y = problem_of(spec), X, y
+        self.problem: LinearModel = program.problem
+        self.X, self.y = X, y
         self._w = init
-        self._path = gd_steps(self.problem, init, X, y, float(program.config["optimizer"]["lr"]))
+        self._path = gd_steps(self.problem, init, X, y, program.optimizer.lr)
 
     def begin_round(self, round_: int) -> None:
         """See Exact."""

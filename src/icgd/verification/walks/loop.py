@@ -18,6 +18,7 @@ from icgd.transformer.program import Program
 from icgd.transformer.runtime.recording.recorder import RoundNumbers
 
 Slots = Mapping[str, Tensor]
+Maker = Callable[[int], tuple[Tensor, Slots]]
 
 
 class LoopWalk:
@@ -25,15 +26,21 @@ class LoopWalk:
 
     loss_title = "1/2 mean squared residual on all examples, after the loop"
 
-    def __init__(self, program: Program, X: Tensor, y: Tensor, start: Tensor | None) -> None:
-        kind = str(program.config["construction"])
+    def __init__(
+        self,
+        program: Program,
+        X: Tensor,
+        y: Tensor,
+        start: Tensor | None,
+        begin: Callable[[Program, Tensor, Tensor, Tensor], Maker],
+    ) -> None:
         batch = (0,) * (X.dim() - 2)
         self.X, self.Y = _features(program, X[batch].double()), y[batch].double()
         self.Y = self.Y if self.Y.dim() == 2 else self.Y.unsqueeze(-1)
         self._weights = self.X.new_zeros(self.Y.shape[1], self.X.shape[1])
         if start is not None:
             self._weights = start.double().reshape(self._weights.shape)
-        self._make = LOOPS[kind](program, self.X, self.Y, self._weights)
+        self._make = begin(program, self.X, self.Y, self._weights)
         self._slots: Slots = {}
 
     def begin_round(self, round_: int) -> None:
@@ -58,32 +65,79 @@ class LoopWalk:
 
 
 def _features(program: Program, X: Tensor) -> Tensor:
-    problem = getattr(program.codec, "problem", None)
+    problem = program.problem
     return problem.phi(X) if isinstance(problem, RepresentationRegression) else X
 
 
-Maker = Callable[[int], tuple[Tensor, Slots]]
-
-
-def descent(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
-    """Gradient descent; tokens of examples hold residuals, those of a chain of thought the weights."""
-    lr = float(program.config["optimizer"]["lr"])
-    lam = float(program.config["problem"].get("lam", 0.0))
-    kind, state = program.config["construction"], {"A": start}
+def _descent(
+    program: Program, X: Tensor, Y: Tensor, start: Tensor, hold: Callable[[Tensor], Slots]
+) -> Maker:
+    lr, lam = program.optimizer.lr, getattr(program.problem, "lam", 0.0)
+    state = {"A": start}
 
     def make(round_: int) -> tuple[Tensor, Slots]:
         A = state["A"]
         state["A"] = A = A - lr * ((X @ A.T - Y).T @ X / len(X) + lam * A)
-        if kind == "linear_attention_cot":
-            return A, {"w": A}
-        return A, ({"r": _on_x_tokens(X @ A.T - Y)} if kind == "looped_regression" else {})
+        return A, hold(A)
 
     return make
 
 
-def newton(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
+def descent(program: Program, X: Tensor, y: Tensor, start: Tensor | None) -> LoopWalk:
+    """Gradient descent, weights alone."""
+
+    def begin(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
+        return _descent(program, X, Y, start, lambda A: {})
+
+    return LoopWalk(program, X, y, start, begin)
+
+
+def residual_descent(program: Program, X: Tensor, y: Tensor, start: Tensor | None) -> LoopWalk:
+    """Gradient descent; tokens of examples hold residuals."""
+
+    def begin(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
+        return _descent(program, X, Y, start, lambda A: {"r": _on_x_tokens(X @ A.T - Y)})
+
+    return LoopWalk(program, X, y, start, begin)
+
+
+def chain(program: Program, X: Tensor, y: Tensor, start: Tensor | None) -> LoopWalk:
+    """Gradient descent; every token of the chain of thought holds weights."""
+
+    def begin(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
+        return _descent(program, X, Y, start, lambda A: {"w": A})
+
+    return LoopWalk(program, X, y, start, begin)
+
+
+def newton(program: Program, X: Tensor, y: Tensor, start: Tensor | None) -> LoopWalk:
     """Newton's iteration; tokens of examples hold M_k x."""
-    path = newton_schulz(X, float(program.config["optimizer"]["alpha"]))
+    return LoopWalk(program, X, y, start, _newton)
+
+
+def preconditioned(program: Program, X: Tensor, y: Tensor, start: Tensor | None) -> LoopWalk:
+    """Gradient descent with Newton's matrix in front."""
+    return LoopWalk(program, X, y, start, _preconditioned)
+
+
+def prefixes(program: Program, X: Tensor, y: Tensor, start: Tensor | None) -> LoopWalk:
+    """One weight vector per prefix, on its x token."""
+    return LoopWalk(program, X, y, start, _prefixes)
+
+
+def exact_path(steps: int) -> Callable[[Program, Tensor, Tensor, Tensor | None], LoopWalk]:
+    """The walk of any construction that has an exact algorithm and nothing more."""
+
+    def begin(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
+        exact = program.construction.load("exact")(program, X, Y, X[:1], steps)
+        return lambda round_: (exact.weights[round_ - 1].reshape(start.shape), {})
+
+    return lambda program, X, y, start: LoopWalk(program, X, y, start, begin)
+
+
+def _newton(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
+    """Newton's iteration; tokens of examples hold M_k x."""
+    path = newton_schulz(X, program.optimizer.alpha)
     next(path)  # M_0
 
     def make(round_: int) -> tuple[Tensor, Slots]:
@@ -93,10 +147,10 @@ def newton(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
     return make
 
 
-def preconditioned(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
+def _preconditioned(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
     """Gradient descent with Newton's matrix in front."""
-    o = program.config["optimizer"]
-    lr, M = float(o["lr"]), newton_matrix(X, float(o["alpha"]), int(o["newton_steps"]))
+    o = program.optimizer
+    lr, M = o.lr, newton_matrix(X, o.alpha, o.newton_steps)
     state = {"A": start}
 
     def make(round_: int) -> tuple[Tensor, Slots]:
@@ -107,9 +161,9 @@ def preconditioned(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Mak
     return make
 
 
-def prefixes(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
+def _prefixes(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
     """One weight vector per prefix, on its x token; the first token marks the beginning."""
-    lr = float(program.config["optimizer"]["lr"])
+    lr = program.optimizer.lr
 
     def make(round_: int) -> tuple[Tensor, Slots]:
         weights = prefix_gd(X, Y, lr, round_)
@@ -130,13 +184,3 @@ def _on_x_tokens(values: Tensor) -> Tensor:
     rows = values.new_full((2 * len(values), *values.shape[1:]), torch.nan)
     rows[0::2] = values
     return rows
-
-
-LOOPS: dict[str, Callable[[Program, Tensor, Tensor, Tensor], Maker]] = {
-    "looped_regression": descent,
-    "looped_autoregression": descent,
-    "linear_attention_cot": descent,
-    "looped_newton": newton,
-    "looped_preconditioned": preconditioned,
-    "looped_decoder": prefixes,
-}

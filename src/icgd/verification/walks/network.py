@@ -15,7 +15,6 @@ from icgd.problems import NetworkSpec, Weights
 from icgd.transformer.mask_rules import Step
 from icgd.transformer.program import Program
 from icgd.transformer.runtime.recording.recorder import RoundNumbers
-from icgd.verification.stacks import network_spec
 
 MOST_ROWS = 1000
 """Rows on which losses are taken: enough for a curve, whatever the data."""
@@ -53,11 +52,11 @@ class SgdWalk:
     """torch.optim.SGD, one row a round, with everything a block of the chain of thought holds."""
 
     def __init__(self, program: Program, X: Tensor, Y: Tensor, init: Weights) -> None:
-        self.spec = network_spec(program)
+        self.spec = program.problem.spec
         self.X, self.Y = X, Y
         self.loss_title = loss_title(len(X))
         self._network = torch_network(self.spec, init)
-        lr = float(program.config["optimizer"]["lr"])
+        lr = program.optimizer.lr
         self._optimizer = torch.optim.SGD(self._network.parameters(), lr=lr)
         self._forward: list[dict[str, Tensor]] = []
         self._backward: list[dict[str, Tensor]] = []
@@ -106,13 +105,11 @@ class DescentWalk:
     """Gradient descent on all rows: one step a round."""
 
     def __init__(self, program: Program, X: Tensor, Y: Tensor, init: Weights) -> None:
-        self.spec = network_spec(program)
+        self.spec = program.problem.spec
         self.X, self.Y = X, Y
         self.loss_title = loss_title(len(X))
-        optimizer = program.config["optimizer"]
-        self._path = network_gd_steps(
-            self.spec, init, X, Y, float(optimizer["lr"]), optimizer["box"]
-        )
+        gd = program.optimizer
+        self._path = network_gd_steps(self.spec, init, X, Y, gd.lr, gd.box)
         self._weights = init
 
     def begin_round(self, round_: int) -> None:

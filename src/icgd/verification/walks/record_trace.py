@@ -10,9 +10,7 @@ from icgd.transformer.program import Program
 from icgd.transformer.runtime.executors.choose import ExecutorName
 from icgd.transformer.runtime.recording.recorder import Exact, Recorder
 from icgd.transformer.trace.format import Trace
-from icgd.verification.walks.cot_linear import StatisticsWalk
-from icgd.verification.walks.loop import LOOPS, LoopWalk
-from icgd.verification.walks.network import DescentWalk, SgdWalk
+from icgd.verification.walks.loop import exact_path
 
 
 def record_trace(
@@ -46,7 +44,7 @@ def record_trace(
             "be left out: record_trace brings the exact optimizer",
             remedy="Use program.run(..., record=icgd.Recorder(exact=...)).",
         )
-    walk = exact_walk(program, X, Y, init)
+    walk = exact_walk(program, X, Y, init, steps)
     recorder = Recorder(**options, exact=walk)
     program.run(
         X,
@@ -62,19 +60,12 @@ def record_trace(
     return recorder.trace()
 
 
-def exact_walk(program: Program, X: Any, Y: Any, init: Any) -> Exact | None:
+def exact_walk(
+    program: Program, X: Any, Y: Any, init: Any, steps: int | None = None
+) -> Exact | None:
     """The exact optimizer of a program on the first problem of its data; None where there is none."""
-    kind = str(program.config["construction"])
-    if kind in LOOPS:
-        return LoopWalk(program, *program.codec.problems(X, Y, init)[0])
-    if kind not in WALKS:
-        return None
-    return WALKS[kind](program, *program.codec.problems(X, Y, init)[0])
-
-
-WALKS: dict[str, Callable[..., Exact]] = {
-    "softmax_cot_network": SgdWalk,
-    "softmax_cot_statistics": StatisticsWalk,
-    "relu_stack": DescentWalk,
-    "forward_mode": DescentWalk,
-}
+    construction = program.construction
+    walk = construction.load("walk")
+    if walk is None and construction.exact is not None and steps is not None:
+        walk = exact_path(steps)
+    return None if walk is None else walk(program, *program.codec.problems(X, Y, init)[0])

@@ -195,7 +195,7 @@ def test_one_layer_one_head_and_the_shape_of_a_token():
     """Theorem 3.2: a single layer with a single head, tokens of 2d + 2 entries."""
     program = compiled(7, 9, 0.1)
     assert program.layout.width == 16
-    assert program.feed == "append"
+    assert not program.mask.replaces
     assert program.step.dense_parameters(1) == 2 * 16**2
     assert int((program.step.V != 0).sum() + (program.step.W != 0).sum()) == 2 * 7 + 1
 

@@ -382,4 +382,4 @@ def test_the_parts_are_the_documented_ones():
     assert isinstance(program.codec, NewtonCodec)
     builder = NewtonBuilder(program.codec.problem, program.codec.options)
     assert [slot.name for slot in builder.layout][:4] == ["x", "k", "y", "u"]
-    assert program.feed == "replace"
+    assert program.mask.replaces

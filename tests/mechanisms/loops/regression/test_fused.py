@@ -7,7 +7,7 @@ import torch
 
 import icgd
 from icgd.errors import InvalidParameter
-from icgd.mechanisms import fuse
+from icgd.mechanisms.loops.regression.fused import fuse
 from icgd.transformer.blocks import pack_block
 from icgd.transformer.nn.stack.stack import unwatched
 

@@ -121,7 +121,7 @@ def test_gates_open_at_the_same_activation_to_the_last_bit(name):
     """Activations at 0, inside the ramp, one step below its end, at its end, and above."""
     case = BY_NAME[name]
     program, d = compiled(case), max(case.widths)
-    end = 1 / program.slope
+    end = 1 / program.step.slope
     below = math.nextafter(end, 0.0)
     special = torch.tensor([0.0, end / 2, below, end, 1.0], dtype=torch.float64)
     blocks = filled_blocks(case, DEFAULT, 0)

@@ -157,7 +157,7 @@ def test_exact_values_of_a_wrong_program_are_away():
     """Exact values do not come from the program: with another step size the difference shows."""
     run = case("network")
     wrong = icgd.compile(run.problem, icgd.SGD(lr=run.lr * 1.5))
-    wrong.config["optimizer"]["lr"] = run.lr
+    wrong.optimizer = icgd.SGD(lr=run.lr)
     trace = icgd.record_trace(wrong, run.X, run.Y, **run.options)
     assert float(trace.numbers()(trace.curves.error).max()) > 1e-3
 

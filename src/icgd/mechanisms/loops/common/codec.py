@@ -49,10 +49,12 @@ def checked_pairs(
 
 
 class LoopCodec(ABC):
-    """What looped constructions have in common: one block, replaced at every step."""
+    """What looped constructions have in common: one block, replaced at every step.
 
-    reads_pairs = False
-    smaller = "fewer tokens or smaller widths"
+    ahead  rounds before the first step
+    """
+
+    ahead = 0
 
     def __init__(self, like: Sequence[Tensor], step: Stack) -> None:
         self._like, self._step = like, step
@@ -107,7 +109,6 @@ class LoopCodec(ABC):
             structured_flops_per_round=sum(c.sparse_flops(n_tokens) for c in self._step.counts()),
             wanted={},
             decode=self.decode,
-            noise=lambda live, largest: 0.0,
             n_columns=n_tokens,
             answers=0 if query is None else 1,
         )

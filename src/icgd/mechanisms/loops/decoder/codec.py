@@ -13,7 +13,7 @@ from torch import Tensor
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.mechanisms.loops.common.codec import STATE, LoopCodec, checked_pairs
 from icgd.mechanisms.loops.common.parts import binary_codes
-from icgd.mechanisms.loops.decoder.layers import DecoderOptions, positional
+from icgd.mechanisms.loops.decoder.layers import DecoderSizes, positional
 from icgd.mechanisms.step_size import check_not_overflown
 from icgd.problems.regression import LinearRegression
 from icgd.transformer.blocks import Block, make_block
@@ -31,7 +31,7 @@ class DecoderCodec(LoopCodec):
     def __init__(
         self,
         problem: LinearRegression,
-        options: DecoderOptions,
+        options: DecoderSizes,
         like: Sequence[Tensor],
         step: Stack,
     ) -> None:

@@ -27,7 +27,7 @@ TARGETS, USUAL = 4.0, 1.5
 
 
 @dataclass(frozen=True)
-class DecoderOptions:
+class DecoderSizes:
     """lr: step size; radius: bound on |x|; products: how they are computed."""
 
     lr: float
@@ -89,7 +89,7 @@ def decoder_layout(problem: LinearRegression, spectral: bool) -> Layout:
 class DecoderBuilder:
     """Entry, loop and read-out layers on named slots, all causal."""
 
-    def __init__(self, problem: LinearRegression, options: DecoderOptions) -> None:
+    def __init__(self, problem: LinearRegression, options: DecoderSizes) -> None:
         self.p, self.o = problem, options
         self.layout = decoder_layout(problem, options.spectral)
         self.dtype = options.products.dtype

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 
 from icgd.errors import InvalidParameter
-from icgd.mechanisms.assembly import DTYPES, make_config, own_config
+from icgd.mechanisms.loops.linear_attention.construction import LINEAR_ATTENTION
 from icgd.mechanisms.loops.linear_attention.layer import (
     ChainCodec,
     chain_layer,
     chain_layout,
     reading_layer,
 )
-from icgd.mechanisms.sizes import check_size
+from icgd.mechanisms.loops.options import LinearAttentionOptions
+from icgd.mechanisms.loops.regression.shared_layers import check_linear
 from icgd.problems import GD, LinearRegression
 from icgd.transformer.certificate import Certificate
 from icgd.transformer.mask_rules import GrowingMask
-from icgd.transformer.program import Program
-
-NAME = "linear_attention_cot"
+from icgd.transformer.program import Blueprint, Program
 
 
-def compile_linear_attention(
-    problem: LinearRegression, optimizer: object, dtype: torch.dtype
-) -> Program:
-    """One layer of linear attention; every step appends the next weight vector to the prompt.
-
-    Statement: [LSA] Theorem 3.2
-
-    Differs from the paper: not as far as is known; only a summary of it is at hand.
-    """
+def choose(
+    problem: LinearRegression,
+    optimizer: object,
+    given: LinearAttentionOptions,
+    dtype: torch.dtype,
+) -> Blueprint:
+    """Check that the problem is one a single weight vector solves."""
+    check_linear(problem)
     if not isinstance(optimizer, GD) or optimizer.box is not None:
         raise InvalidParameter(
             "optimizer", repr(optimizer), "be icgd.GD(lr) without a box for linear attention"
@@ -52,21 +47,8 @@ def compile_linear_attention(
             "be 0 for linear attention, which sees the last weights only by their residuals",
             remedy="Leave out attention='linear' for a ridge penalty.",
         )
-    described = {
-        "n_features": problem.n_features,
-        "n_examples": problem.n_examples,
-        "x_radius": problem.radius,
-    }
     lr = 1 / problem.radius**2 if optimizer.lr == "auto" else float(optimizer.lr)
-    return build(
-        make_config(
-            NAME,
-            dtype,
-            problem=described,
-            optimizer={"name": "GD", "lr": lr},
-            options={"attention": "linear"},
-        )
-    )
+    return Blueprint(LINEAR_ATTENTION, problem, GD(lr), {"attention": "linear"}, dtype)
 
 
 def step_certificate(problem: LinearRegression, lr: float, dtype: torch.dtype) -> Certificate:
@@ -88,23 +70,22 @@ def step_certificate(problem: LinearRegression, lr: float, dtype: torch.dtype) -
     )
 
 
-def build(config: Mapping[str, Any]) -> Program:
-    """The program a config describes; used by compile and when loading from disk."""
-    check_size(config)
-    problem, dtype = LinearRegression(**config["problem"]), DTYPES[config["dtype"]]
-    lr, layout = float(config["optimizer"]["lr"]), chain_layout(problem.n_features)
+def build(blueprint: Blueprint) -> Program:
+    """One layer of linear attention; every step appends the next weight vector to the prompt.
+
+    Statement: [LSA] Theorem 3.2
+
+    Differs from the paper: not as far as is known; only a summary of it is at hand.
+    """
+    problem, lr, dtype = blueprint.problem, blueprint.optimizer.lr, blueprint.dtype
+    layout = chain_layout(problem.n_features)
     step = chain_layer(layout, lr, problem.n_examples, dtype)
-    program = Program(
-        config=own_config(config),
-        step=step,
+    return Program(
+        blueprint,
+        step=step.watched(smaller="fewer features"),
         readout=reading_layer(layout, dtype),
         mask=GrowingMask(),
         layout=layout,
         codec=ChainCodec(problem, lr, [step.like]),
         certificate=step_certificate(problem, lr, dtype),
-        feed="append",
     )
-    return program.requires_grad_(False)
-
-
-Program.builders[NAME] = build

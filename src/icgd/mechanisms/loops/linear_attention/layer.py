@@ -72,9 +72,6 @@ def reading_layer(layout: Layout, dtype: torch.dtype) -> LinearAttentionLayer:
 class ChainCodec:
     """Data tokens and the start of the chain; queries stand apart."""
 
-    reads_pairs = False
-    smaller = "fewer features"
-
     def __init__(self, problem: LinearRegression, lr: float, like: Sequence[Tensor]) -> None:
         self.problem, self.lr, self._like = problem, lr, like
 
@@ -124,7 +121,6 @@ class ChainCodec:
             structured_flops_per_round=4 * n * (2 * d + 2),
             wanted={},
             decode=self.decode,
-            noise=lambda live, largest: 0.0,
             # As long as the last step finds it: what is counted for literal matrices is an upper bound.
             n_columns=n + n_rounds,
             answers=n_asking,
@@ -190,7 +186,6 @@ class ChainCodec:
             structured_flops_per_round=4 * asking.shape[-2] * (2 * d + 2),
             wanted={},
             decode=self.decode,
-            noise=lambda live, largest: 0.0,
             n_columns=1 + asking.shape[-2],
         )
         return session, PREDICTED

@@ -9,20 +9,21 @@ gradient descent in the coordinates in which the data are nearly white. A query 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from icgd.errors import InvalidParameter
-from icgd.mechanisms.assembly import looped_program, make_config
+from icgd.mechanisms.assembly import looped_program
 from icgd.mechanisms.loops.common.codec import STATE
 from icgd.mechanisms.loops.common.parts import SHARP, hard_head
 from icgd.mechanisms.loops.newton.codec import NewtonCodec, unit_error
-from icgd.mechanisms.loops.newton.compile import described_linear
+from icgd.mechanisms.loops.newton.constructions import LOOPED_PRECONDITIONED
 from icgd.mechanisms.loops.newton.layers import NewtonBuilder, NewtonOptions, newton_layout
+from icgd.mechanisms.loops.options import ProductOptions
 from icgd.mechanisms.loops.regression.compile import product_options, products_of
-from icgd.mechanisms.sizes import check_size
+from icgd.mechanisms.loops.regression.shared_layers import check_linear
 from icgd.mechanisms.step_size import newton_alpha
 from icgd.problems import LinearRegression, PreconditionedGD
 from icgd.transformer.blocks import Block
@@ -31,9 +32,7 @@ from icgd.transformer.layout import Layout, Slot
 from icgd.transformer.mask_rules import Address
 from icgd.transformer.nn.stack.softmax_sublayer import SoftmaxSublayer
 from icgd.transformer.nn.stack.stack import Stack, Sublayer
-from icgd.transformer.program import Program
-
-NAME = "looped_preconditioned"
+from icgd.transformer.program import Blueprint, Program
 
 
 class PreconditionedBuilder(NewtonBuilder):
@@ -93,44 +92,27 @@ class PreconditionedCodec(NewtonCodec):
         return value[..., :-1, :]
 
 
-def compile_preconditioned(
+def choose(
     problem: LinearRegression,
     optimizer: PreconditionedGD,
+    given: ProductOptions,
     dtype: torch.dtype,
-    given: Mapping[str, Any],
-) -> Program:
-    """Newton's iteration as a preconditioner, then gradient descent."""
+) -> Blueprint:
+    """Check every option and fill in the others."""
+    check_linear(problem)
     if problem.lam:
         raise InvalidParameter("lam", problem.lam, "be 0 for icgd.PreconditionedGD")
-    alpha = newton_alpha(problem, optimizer.alpha)
-    chosen = {
-        "name": "PreconditionedGD",
-        "lr": optimizer.lr,
-        "alpha": alpha,
-        "newton_steps": optimizer.newton_steps,
-    }
-    return build(
-        make_config(
-            NAME,
-            dtype,
-            problem=described_linear(problem),
-            optimizer=chosen,
-            options=product_options(given),
-        )
-    )
+    chosen = replace(optimizer, alpha=newton_alpha(problem, optimizer.alpha))
+    return Blueprint(LOOPED_PRECONDITIONED, problem, chosen, product_options(given), dtype)
 
 
-def build(config: Mapping[str, Any]) -> Program:
-    """The program a config describes; used by compile and when loading from disk."""
-    check_size(config)
-    problem, o = LinearRegression(**config["problem"]), config["optimizer"]
-    options = NewtonOptions(float(o["alpha"]), problem.radius, products_of(config))
-    builder = PreconditionedBuilder(problem, options, float(o["lr"]), int(o["newton_steps"]))
+def build(blueprint: Blueprint) -> Program:
+    """Newton's iteration as a preconditioner, then gradient descent."""
+    problem, o = blueprint.problem, blueprint.optimizer
+    options = NewtonOptions(o.alpha, problem.radius, products_of(blueprint))
+    builder = PreconditionedBuilder(problem, options, o.lr, o.newton_steps)
     step = builder.loop()
     certificate = bilinear_certificate(options.scaled, options.leverage, 2 * problem.n_examples + 2)
     unit = unit_error(options, certificate.sup_error, problem.n_examples)
     codec = PreconditionedCodec(problem, options, unit, [step.like], step)
-    return looped_program(config, builder, step, codec=codec, certificate=certificate)
-
-
-Program.builders[NAME] = build
+    return looped_program(blueprint, builder, step, codec=codec, certificate=certificate)

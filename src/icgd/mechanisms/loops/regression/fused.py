@@ -23,25 +23,24 @@ from icgd.errors import InvalidParameter
 from icgd.mechanisms.assembly import state_program
 from icgd.mechanisms.loops.common.codec import STATE, RegressionCodec
 from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, hard_head
-from icgd.mechanisms.loops.regression.compile import loop_options, problem_of
+from icgd.mechanisms.loops.regression.compile import loop_options
+from icgd.mechanisms.loops.regression.constructions import FUSED_LOOP, LOOPED_REGRESSION
 from icgd.mechanisms.loops.regression.layers import (
     EVERY,
     LoopOptions,
     RegressionBuilder,
     regression_layout,
 )
-from icgd.mechanisms.sizes import check_size
 from icgd.problems.regression import RepresentationRegression
 from icgd.transformer.blocks import Block, make_block
 from icgd.transformer.layout import Layout, Slot
 from icgd.transformer.mask_rules import Address
 from icgd.transformer.nn.stack.softmax_sublayer import SoftmaxHead, SoftmaxSublayer
 from icgd.transformer.nn.stack.stack import Stack, Sublayer
-from icgd.transformer.program import Program
+from icgd.transformer.program import Blueprint, Program
 from icgd.transformer.program.session import Session
 from icgd.transformer.runtime.executors.chain import StructuredExecutor
 
-NAME, PARTS = "fused_loop", "looped_regression"
 GATE = 2.0**60
 """Closes gates on numbers up to this size; open gates pass every number exactly."""
 
@@ -126,6 +125,8 @@ class FusedBuilder(RegressionBuilder):
 class FusedCodec(RegressionCodec):
     """The same prompt with flags; steps=T is T + 1 rounds, and the answer is one more application."""
 
+    ahead = 1
+
     def session(
         self,
         X: Any,
@@ -164,41 +165,38 @@ def fuse(program: Program) -> Program:
 
     Differs from the paper: see FusedBuilder.layer.
     """
-    config = program.config
-    if config["construction"] != PARTS:
+    if program.construction is not LOOPED_REGRESSION:
         raise InvalidParameter(
             "program",
-            config["construction"],
-            f"be a {PARTS}",
+            program.construction.name,
+            f"be a {LOOPED_REGRESSION.name}",
             remedy="Compile icgd.LinearRegression with icgd.GD.",
         )
-    if config["problem"]["representation"]:
-        layers = len(config["problem"]["representation"])
+    if program.problem.representation:
+        layers = len(program.problem.representation)
         raise InvalidParameter(
             "program",
             f"{layers} layers of phi",
             "have an entry of one layer",
             remedy="Compile icgd.LinearRegression, whose phi is the identity.",
         )
-    if config["problem"]["lam"]:
-        raise InvalidParameter("lam", config["problem"]["lam"], "be 0 to fuse a loop")
-    return build({**config, "construction": NAME})
+    if program.problem.lam:
+        raise InvalidParameter("lam", program.problem.lam, "be 0 to fuse a loop")
+    blueprint = replace(program.blueprint, construction=FUSED_LOOP)
+    blueprint.check()
+    return build(blueprint)
 
 
-def build(config: Mapping[str, Any]) -> Program:
-    """The program a config describes; used by fuse and when loading from disk."""
-    check_size(config)
-    problem = problem_of(config)
-    options = loop_options(config, problem.radius, problem.n_examples)
+def build(blueprint: Blueprint) -> Program:
+    """The program a blueprint describes; used by fuse and when loading from disk."""
+    problem = blueprint.problem
+    options = loop_options(blueprint, problem.radius, problem.n_examples)
     builder = FusedBuilder(problem, options)
     step, reach = builder.layer(), math.sqrt(options.products.room) * problem.radius
     return state_program(
-        config,
+        blueprint,
         step=step,
         layout=builder.layout,
         codec=FusedCodec(problem, [step.like], step, lr=options.lr, reach=reach),
         certificate=options.certificate(2 * problem.n_examples + 2),
     )
-
-
-Program.builders[NAME] = build

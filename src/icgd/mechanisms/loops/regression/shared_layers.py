@@ -8,7 +8,7 @@ from torch import Tensor
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.mechanisms.loops.common.parts import GATE_BOUND, SHARP, hard_head
 from icgd.mechanisms.loops.regression.layers import LoopOptions
-from icgd.problems import GD
+from icgd.problems import GD, LinearRegression
 from icgd.transformer.gadgets.heads.bilinear import Bilinear, bilinear_layer
 from icgd.transformer.layout import Layout
 from icgd.transformer.nn.stack.softmax_sublayer import Rows, SoftmaxSublayer
@@ -53,6 +53,17 @@ def answer_layer(layout: Layout, one: Rows, dtype: torch.dtype) -> SoftmaxSublay
         dtype,
     )
     return SoftmaxSublayer({"answer": head})
+
+
+def check_linear(problem: object) -> None:
+    """Decoders, Newton's method and linear attention know no representation."""
+    if not isinstance(problem, LinearRegression):
+        raise InvalidParameter(
+            "problem",
+            type(problem).__name__,
+            "be an icgd.LinearRegression for causal=True, attention='linear', icgd.Newton or "
+            "icgd.PreconditionedGD",
+        )
 
 
 def step_size(optimizer: object, radius: float, what: str) -> float:

@@ -28,8 +28,6 @@ from icgd.transformer.nn.stack.stack import Stack
 class ChainCodec(LoopCodec):
     """s_1^0 .. s_1^L, .., s_N^0 .. s_N^L, s^0 .. s^l, ANS; several starts are several prompts."""
 
-    smaller = "fewer chains or smaller widths"
-
     def __init__(self, problem: MLPChain, lr: float, like: Sequence[Tensor], step: Stack) -> None:
         super().__init__(like, step)
         self.problem, self.lr = problem, lr

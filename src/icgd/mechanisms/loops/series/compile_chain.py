@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 
-from icgd.mechanisms.assembly import looped_program, make_config
+from icgd.mechanisms.assembly import looped_program
+from icgd.mechanisms.loops.options import ProductOptions
 from icgd.mechanisms.loops.regression.compile import loop_options, product_options
-from icgd.mechanisms.loops.regression.shared_layers import step_size
+from icgd.mechanisms.loops.regression.shared_layers import check_linear, step_size
 from icgd.mechanisms.loops.series.chain_codec import ChainCodec
 from icgd.mechanisms.loops.series.chain_layers import ChainBuilder, chain_codes
-from icgd.mechanisms.sizes import check_size
-from icgd.problems import MLPChain
-from icgd.transformer.program import Program
-
-NAME = "looped_chain"
+from icgd.mechanisms.loops.series.constructions import LOOPED_CHAIN
+from icgd.problems import GD, MLPChain, Newton, PreconditionedGD
+from icgd.transformer.program import Blueprint, Program
 
 
-def described(problem: MLPChain) -> dict[str, Any]:
-    """A chain problem in a config."""
-    return {
-        "n_features": problem.n_features,
-        "n_layers": problem.n_layers,
-        "n_chains": problem.n_chains,
-        "slope": problem.slope,
-        "x_radius": problem.radius,
-    }
+def choose(
+    problem: MLPChain, optimizer: object, given: ProductOptions, dtype: torch.dtype
+) -> Blueprint:
+    """Check every option and fill in the others."""
+    if isinstance(optimizer, (Newton, PreconditionedGD)):
+        check_linear(problem)
+    lr = step_size(optimizer, problem.radius, "an MLPChain")
+    return Blueprint(LOOPED_CHAIN, problem, GD(lr), product_options(given), dtype)
 
 
-def compile_chain(
-    problem: MLPChain, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
-) -> Program:
+def build(blueprint: Blueprint) -> Program:
     """The pre / loop / post transformer of Theorem 3.3.
 
     Statement: [ALGO] Theorem 3.3
@@ -48,32 +41,14 @@ def compile_chain(
     >>> round(float(program.run(chains, None, steps=40, query=[[-2.0]]).prediction), 6)
     -0.4
     """
-    lr = step_size(optimizer, problem.radius, "an MLPChain")
-    return build(
-        make_config(
-            NAME,
-            dtype,
-            problem=described(problem),
-            optimizer={"name": "GD", "lr": lr},
-            options=product_options(given),
-        )
-    )
-
-
-def build(config: Mapping[str, Any]) -> Program:
-    """The program a config describes; used by compile and when loading from disk."""
-    check_size(config)
-    problem = MLPChain(**config["problem"])
-    options = loop_options(config, problem.radius, problem.n_chains)
+    problem = blueprint.problem
+    options = loop_options(blueprint, problem.radius, problem.n_chains)
     builder = ChainBuilder(problem, options)
-    step = builder.loop()
+    step = builder.loop().watched(smaller="fewer chains or smaller widths")
     return looped_program(
-        config,
+        blueprint,
         builder,
         step,
         codec=ChainCodec(problem, options.lr, [step.like], step),
         certificate=options.certificate(chain_codes(problem).codes.shape[0]),
     )
-
-
-Program.builders[NAME] = build

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 
-from icgd.mechanisms.assembly import looped_program, make_config
+from icgd.mechanisms.assembly import looped_program
+from icgd.mechanisms.loops.options import ProductOptions
 from icgd.mechanisms.loops.regression.compile import loop_options, product_options
-from icgd.mechanisms.loops.regression.shared_layers import step_size
+from icgd.mechanisms.loops.regression.shared_layers import check_linear, step_size
+from icgd.mechanisms.loops.series.constructions import LOOPED_AUTOREGRESSION
 from icgd.mechanisms.loops.series.series_codec import SeriesCodec
 from icgd.mechanisms.loops.series.series_layers import AutoregressionBuilder
-from icgd.mechanisms.sizes import check_size
-from icgd.problems import Autoregression
-from icgd.transformer.program import Program
-
-NAME = "looped_autoregression"
+from icgd.problems import GD, Autoregression, Newton, PreconditionedGD
+from icgd.transformer.program import Blueprint, Program
 
 
-def described(problem: Autoregression) -> dict[str, Any]:
-    """An autoregression in a config; a fixed representation is part of it."""
-    return {
-        "n_features": problem.n_features,
-        "order": problem.order,
-        "n_steps": problem.n_steps,
-        "representation": [[W.tolist(), b.tolist()] for W, b in problem.representation],
-        "slope": problem.slope,
-        "x_radius": problem.radius,
-    }
+def choose(
+    problem: Autoregression, optimizer: object, given: ProductOptions, dtype: torch.dtype
+) -> Blueprint:
+    """Check every option and fill in the others."""
+    if isinstance(optimizer, (Newton, PreconditionedGD)):
+        check_linear(problem)
+    lr = step_size(optimizer, problem.radius, "an Autoregression")
+    return Blueprint(LOOPED_AUTOREGRESSION, problem, GD(lr), product_options(given), dtype)
 
 
-def compile_autoregression(
-    problem: Autoregression, optimizer: object, dtype: torch.dtype, given: Mapping[str, Any]
-) -> Program:
+def build(blueprint: Blueprint) -> Program:
     """The pre / loop / post transformer of Theorem 3.2.
 
     Statement: [ALGO] Theorem 3.2
@@ -48,32 +40,14 @@ def compile_autoregression(
     >>> round(float(program.run(x, None, steps=60).prediction), 6)
     0.0
     """
-    lr = step_size(optimizer, problem.radius, "an Autoregression")
-    return build(
-        make_config(
-            NAME,
-            dtype,
-            problem=described(problem),
-            optimizer={"name": "GD", "lr": lr},
-            options=product_options(given),
-        )
-    )
-
-
-def build(config: Mapping[str, Any]) -> Program:
-    """The program a config describes; used by compile and when loading from disk."""
-    check_size(config)
-    problem = Autoregression(**config["problem"])
-    options = loop_options(config, problem.radius, problem.n_examples)
+    problem = blueprint.problem
+    options = loop_options(blueprint, problem.radius, problem.n_examples)
     builder = AutoregressionBuilder(problem, options)
-    step = builder.loop()
+    step = builder.loop().watched(smaller="a shorter series or smaller widths")
     return looped_program(
-        config,
+        blueprint,
         builder,
         step,
         codec=SeriesCodec(problem, options.lr, [step.like], step),
         certificate=options.certificate(problem.n_steps + 2),
     )
-
-
-Program.builders[NAME] = build

@@ -36,8 +36,6 @@ def held(block: Block, slot: str) -> Tensor:
 class SeriesCodec(LoopCodec):
     """x_0 .. x_N ANS; the series is its own target, so that every run answers."""
 
-    smaller = "a shorter series or smaller widths"
-
     def __init__(
         self, problem: Autoregression, lr: float, like: Sequence[Tensor], step: Stack
     ) -> None:

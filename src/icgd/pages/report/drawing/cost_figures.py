@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from icgd.base.construction import by_method, methods
 from icgd.pages.report.drawing.figures import COLOURS, draw, positive
 
 METHOD_COLOURS = {
@@ -19,12 +20,18 @@ METHOD_COLOURS = {
     "cot": COLOURS["transformer"],
     "sgd": COLOURS["sgd"],
 }
-NAMES = {
-    "stack": "stack [DEEP]",
-    "forward_mode": "forward mode [BRIDGE]",
-    "cot": "chain of thought [COT]",
-    "sgd": "plain SGD",
-}
+
+
+def method_name(method: str) -> str:
+    """A method and the paper it comes from.
+
+    >>> method_name("stack"), method_name("sgd")
+    ('stack of layers [DEEP]', 'plain SGD')
+    """
+    if method not in methods():
+        return "plain SGD"
+    known = by_method(method)
+    return f"{known.label} {known.statement.partition(' ')[0]}"
 
 
 def cost_bars(costs: Sequence[Mapping[str, Any]]) -> bytes:
@@ -40,7 +47,9 @@ def cost_bars(costs: Sequence[Mapping[str, Any]]) -> bytes:
             method = found["method"]
             at = [k + (i - (len(costs) - 1) / 2) * share for k in range(len(models))]
             heights = positive([found["flops_per_example"][model] for model in models])
-            axes.bar(at, heights, 0.9 * share, color=METHOD_COLOURS[method], label=NAMES[method])
+            axes.bar(
+                at, heights, 0.9 * share, color=METHOD_COLOURS[method], label=method_name(method)
+            )
         axes.set_yscale("log")
         axes.set_xticks(range(len(models)), models)
         axes.set(xlabel="cost model", ylabel="operations per example")

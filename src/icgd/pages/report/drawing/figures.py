@@ -18,7 +18,7 @@ from icgd.pages.report.stories import network
 
 
 def loss_figure(
-    curve: Mapping[str, Sequence[Number]], rounds_are: str = network.ROUNDS["cot"]
+    curve: Mapping[str, Sequence[Number]], rounds_are: str = network.ROUNDS["epochs"]
 ) -> bytes:
     """Loss of the network trained by the transformer and of the one trained by SGD, overlaid."""
     return picture(network.loss_chart(curve, rounds_are))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from icgd.base.construction import by_method
 from icgd.pages.report.chart import RUN_COLOURS, Chart, Line, Number, Series, drawable
 from icgd.pages.report.results import Run
 from icgd.pages.report.stories import least_squares, network
@@ -94,7 +95,11 @@ def _curve(run: Run, name: str) -> Mapping[str, Any]:
 def passes(run: Run, rounds: Sequence[Number]) -> list[Number]:
     """Rounds as passes over the data: a round of a chain of thought is one row, of a stack all rows."""
     rows = run.config.get("rows")
-    one = run.result.get("method", "cot") == "cot" and isinstance(rows, int) and rows > 0
+    one = (
+        by_method(run.result.get("method")).rounds == "epochs"
+        and isinstance(rows, int)
+        and rows > 0
+    )
     return [None if r is None else r / rows if one else float(r) for r in rounds]  # type: ignore[operator]
 
 

@@ -6,20 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from icgd.base.construction import by_method
 from icgd.pages.report.chart import COLOURS, Bars, Chart, Number, Series, drawable, positive
 from icgd.pages.report.stories import stack
 from icgd.pages.report.stories.numbers import number, range_row
 
-LEAD = (
-    "Every round the same layer read one example and wrote the network's new weights; beside it "
-    "torch.optim.SGD trained the same network from the same start on the same examples."
-)
-ROUNDS = {
-    "cot": "round (one example each)",
-    "stack": "step (all rows)",
-    "forward_mode": "step (all rows)",
-}
-"""What one round is, by method."""
+ROUNDS = {"epochs": "round (one example each)", "steps": "step (all rows)"}
+"""What one round is, by how runs are counted."""
+
+
+def rounds_are(result: Mapping[str, Any]) -> str:
+    """What one round of this run is."""
+    return ROUNDS[by_method(result.get("method")).rounds]
+
+
 BOUNDS = {
     "round_bound": (
         "Per round, rigorous",
@@ -71,7 +71,8 @@ def over(result: Mapping[str, Any]) -> str:
 def bound_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:
     """The three bounds, each with the measured number it speaks about."""
     measured = {"round_bound": "max_round_error"}
-    told = BOUNDS if result.get("method", "cot") == "cot" else stack.BOUNDS
+    one_row = by_method(result.get("method")).rounds == "epochs"
+    bounds = BOUNDS if one_row else stack.BOUNDS
     return [
         {
             "key": key,
@@ -80,11 +81,11 @@ def bound_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:
             "value": number(result[key]),
             "measured": number(result[measured.get(key, "max_error")]),
         }
-        for key, (title, why) in told.items()
+        for key, (title, why) in bounds.items()
     ]
 
 
-def loss_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = ROUNDS["cot"]) -> Chart:
+def loss_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = ROUNDS["epochs"]) -> Chart:
     """Loss of the network trained by the transformer and of the one trained by SGD, overlaid.
 
     curve  "round", "transformer", "sgd": equally long; the loss is the mean of 1/2 |o - y|^2
@@ -187,7 +188,7 @@ def run_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = "round") 
 
 def charts(result: Mapping[str, Any]) -> list[Chart]:
     """Charts of the curves a result has."""
-    curves, axis = result.get("curves") or {}, ROUNDS[result.get("method", "cot")]
+    curves, axis = result.get("curves") or {}, rounds_are(result)
     found = []
     loss, error = curves.get("loss") or {}, curves.get("error") or {}
     if loss.get("round"):

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-LEADS = {
-    "stack": "Every step the same layers read one block of tokens, each an example with all weights, "
-    "ran the network forward and backward, and wrote the new weights into every token; beside it "
-    "torch.optim.SGD made the same full-batch steps from the same start.",
-    "forward_mode": "Every step the same layers read one block of tokens, each an example with all "
-    "weights, carried the network's output and its derivative by every weight forward together, and "
-    "wrote the new weights into every token; beside it torch.optim.SGD made the same full-batch steps "
-    "from the same start.",
-}
 BOUNDS = {
     "round_bound": (
         "Per step",

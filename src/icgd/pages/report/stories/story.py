@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from icgd.base.construction import by_method
 from icgd.pages.report.chart import Bars, Chart
-from icgd.pages.report.stories import least_squares, linear_model, network, stack
+from icgd.pages.report.stories import least_squares, linear_model, network
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def story(result: Mapping[str, Any]) -> Story:
         )
     return Story(
         title="A frozen transformer trained this network in its context",
-        lead=stack.LEADS.get(str(result.get("method")), network.LEAD),
+        lead=by_method(result.get("method")).lead,
         against="those of SGD",
         rows=network.result_rows(result),
         bounds=network.bound_rows(result),

@@ -47,16 +47,16 @@ def compiled_iterates(name: str, batch: Batch, iterations: int) -> tuple[Tensor,
 
 def _exact(program: icgd.Program, X: Tensor, y: Tensor, iterations: int) -> Tensor:
     """The same weights by plain arithmetic, prompt by prompt and output by output."""
-    told = program.config["optimizer"]
+    optimizer = program.optimizer
     of_prompts = []
     for prompt in range(len(X)):
         of_outputs = []
         for output in range(y.shape[2]):
             given = (X[prompt], y[prompt, :, output])
-            if told["name"] == "Newton":
-                path = newton_path(*given, told["alpha"], iterations)
+            if isinstance(optimizer, icgd.Newton):
+                path = newton_path(*given, float(optimizer.alpha), iterations)
             else:
-                path = gd_path(*given, told["lr"], iterations)
+                path = gd_path(*given, optimizer.lr, iterations)
             of_outputs.append(torch.stack(path))
         of_prompts.append(torch.stack(of_outputs, 1))
     return torch.stack(of_prompts, 1)

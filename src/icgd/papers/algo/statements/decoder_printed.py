@@ -29,7 +29,7 @@ class DecoderCase:
     def program(self, mode: str = "spectral") -> Program:
         """The decoder for it."""
         n, d = self.X.shape
-        return compile(LinearRegression(d, n), GD(self.lr), mode=mode, causal=True)  # type: ignore[arg-type]
+        return compile(LinearRegression(d, n), GD(self.lr), mode=mode, causal=True)
 
 
 def gaussian(d: int, n: int, seed: int) -> DecoderCase:

@@ -48,7 +48,7 @@ class Case:
         """Newton's method with alpha = factor / |S|^2."""
         n, d = self.X.shape
         problem = LinearRegression(d, n)
-        return compile(problem, Newton(factor / self.size**2), mode=mode)  # type: ignore[arg-type]
+        return compile(problem, Newton(factor / self.size**2), mode=mode)
 
 
 def gaussian(d: int, n: int, seed: int, noise: float = 0.1) -> Case:

@@ -50,7 +50,7 @@ class Case:
 
     def program(self, mode: str = "spectral") -> Program:
         """The compiled loop."""
-        return compile_program(self.problem, GD(self.lr), mode=mode)  # type: ignore[arg-type]
+        return compile_program(self.problem, GD(self.lr), mode=mode)
 
     def descent(self, steps: int) -> Tensor:
         """A after so many exact steps from 0, (k, d)."""

@@ -123,7 +123,7 @@ def series_error(case: SeriesCase, mode: str, steps: int) -> tuple[float, float]
     """Error of the predicted x_{N+1} against exact gradient descent, and its bound."""
     features, targets = case.features[:-1], case.x[case.problem.order :]
     lr = steady_lr(features)
-    program = compile(case.problem, GD(lr), mode=mode)  # type: ignore[arg-type]
+    program = compile(case.problem, GD(lr), mode=mode)
     asked = case.features[-1]
     exact = printed.descend(features, targets, lr, steps) @ asked
     run = program.run(case.x, None, steps=steps)
@@ -194,7 +194,7 @@ def chain_error(case: ChainCase, phase: int, mode: str, steps: int) -> tuple[flo
     """Error of the next state against exact gradient descent, its bound, and the distance to the truth."""
     states, targets = case.pairs(phase)
     lr, asked = steady_lr(states), case.test[phase]
-    program = compile(case.problem, GD(lr), mode=mode)  # type: ignore[arg-type]
+    program = compile(case.problem, GD(lr), mode=mode)
     exact = leaky_relu(printed.descend(states, targets, lr, steps) @ asked, case.problem.slope)
     run = program.run(case.chains, None, steps=steps, query=case.test[: phase + 1])
     assert run.prediction is not None

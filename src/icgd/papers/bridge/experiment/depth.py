@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 import icgd
 from icgd.costs import cost
-from icgd.costs.account import Method
 from icgd.errors import InvalidParameter
 from icgd.lab.sweeps.cells import Workplace
 from icgd.lab.training.schedule import cosine
@@ -33,7 +32,7 @@ DRAWN = 500
 """Batches that are drawn at a time."""
 N_HALVINGS = 10
 """How often a ramp is halved before a ball counts as out of reach."""
-METHODS: tuple[Method, ...] = ("forward_mode", "stack", "cot")
+METHODS: tuple[str, ...] = ("forward_mode", "stack", "cot")
 BALL, SMOOTH = "ball", "smooth"
 FOLDED, SHALLOW, AS_EXACT = "folded", "one hidden layer", "one hidden layer, as exact"
 
@@ -71,9 +70,7 @@ def hidden_widths(units: int, layers: int) -> tuple[int, ...]:
     return (units // layers,) * layers
 
 
-def resources(
-    widths: Sequence[int], methods: Sequence[Method] = METHODS
-) -> dict[str, dict[str, int]]:
+def resources(widths: Sequence[int], methods: Sequence[str] = METHODS) -> dict[str, dict[str, int]]:
     """What one step on a ReLU network of these widths takes in context, by construction.
 
     Counts of the constructions as corrected, exact to rounding: `matrices` are three of every head and two of

@@ -106,7 +106,7 @@ def make_case(
         network,
         GD(LR, box=BOX),
         method="forward_mode",
-        attention=attention,  # type: ignore[arg-type]
+        attention=attention,
         n_relu=n_relu,
         n_examples=n,
     )
@@ -114,7 +114,7 @@ def make_case(
     X = 2 * torch.rand(n, widths[0], generator=draw, dtype=torch.float64) - 1
     Y = 2 * torch.rand(n, widths[-1], generator=draw, dtype=torch.float64) - 1
     weights: Weights = [(W.clamp(-BOX, BOX), None) for W, _ in network.init(seed=seed)]
-    builder = ForwardBuilder(network.spec, forward_options(program.config))
+    builder = ForwardBuilder(network.spec, forward_options(program.blueprint))
     return Case(network, program, builder, weights, X, Y)
 
 

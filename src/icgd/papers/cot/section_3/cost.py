@@ -109,7 +109,7 @@ def _at_eps(
         rho=rho,
         margin=margin,
         radius=radius,
-        temperature=temperature,  # type: ignore[arg-type]
+        temperature=temperature,
     )
     check = verify_statistics(program, its.X, its.y, steps=L, probe_sets=0)
     return check.distance if below(check) and check.round_bound <= eps else float("inf")

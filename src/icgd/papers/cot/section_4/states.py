@@ -104,10 +104,7 @@ def _gradient(tensor: Tensor) -> Tensor:
 
 def spec_of(program: Program) -> NetworkSpec:
     """The network a program trains."""
-    problem = program.config["problem"]
-    return NetworkSpec(
-        tuple(problem["widths"]), problem["activation"], problem["output"], problem["bias"]
-    )
+    return program.problem.spec
 
 
 def exact_blocks(states: Sequence[LayerState], x: Tensor, y: Tensor) -> tuple[Blocks, Blocks]:
@@ -145,7 +142,7 @@ def _layer(W: Tensor, b: Tensor | None) -> dict[str, Tensor]:
 
 def unwatched(program: Program, executor: ExecutorName = "structured") -> Executor:
     """An executor for steps outside a run: a wrong mask rule may well leave the certified range."""
-    watch = RangeWatch(math.inf, program.slope, lambda largest: 0.0)
+    watch = RangeWatch(math.inf, program.step.slope, lambda largest: 0.0)
     assert isinstance(program.step, Layer)
     if executor == "dense":
         return DenseExecutor(program.step, program.layout, program.layout["out"].size, watch)
@@ -156,7 +153,7 @@ def single_steps(
     program: Program, weights: Weights, x: Tensor, y: Tensor, executor: ExecutorName = "structured"
 ) -> Iterator[tuple[Step, float]]:
     """Every step of a round taken from exact blocks, with the largest error in any slot it writes."""
-    lr = float(program.config["optimizer"]["lr"])
+    lr = program.optimizer.lr
     live, exact = exact_blocks(exact_states(spec_of(program), weights, x, y, lr), x, y)
     engine = unwatched(program, executor)
     for step in program.mask.steps():

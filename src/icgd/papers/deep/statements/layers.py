@@ -103,7 +103,7 @@ def definition_7() -> Row:
     off = gap([matrix[..., where]], [exact])
     alike = float((matrix[..., where] - matrix[:1, where]).abs().max())
     eps = fits("tanh", 5.0, 33)[0].certificate.sup_error
-    builder = StackBuilder(its.network.spec, stack_options(program.config))
+    builder = StackBuilder(its.network.spec, stack_options(program.blueprint))
     return judge(
         "Definition 7",
         "Attn(H) = H + 1/n sum_m (V_m H) sigma((Q_m H)^T (K_m H)), token i: sum_s sigma(<Q h_i, K h_s>) V h_s",
@@ -134,7 +134,7 @@ def definition_8() -> Row:
         program.run(its.X, its.Y, init=its.init, steps=2, executor=e).weights for e in EXECUTORS
     ]
     apart = max(gap(matrices(made[0]), matrices(other)) for other in made[1:])
-    builder = StackBuilder(its.network.spec, stack_options(program.config))
+    builder = StackBuilder(its.network.spec, stack_options(program.blueprint))
     # Heads of a unit over all tokens, each as large as |c| (R + 1), through 2 steps of 8 layers.
     terms = 17 * len(its.X) * builder.fits[1].value.C * (builder.o.radius + 1)
     stack = program.step

@@ -237,7 +237,7 @@ def _loss_layer_norm() -> tuple[float, float, float, float]:
     layer = dict(stack.each())["loss"]
     assert isinstance(layer, MlpSublayer)
     W_1, W_2 = layer.matrices(program.layout.width)
-    gate = float(program.config["options"]["gate"])
+    gate = float(program.options["gate"])
     first, second = (float(W.abs().sum(dim=0).max()) for W in (W_1, W_2))
     C = float(W_2.abs().sum(dim=1).max())
     ours = loss_norm(len(W_1), gate, float(W_2.abs().max()))

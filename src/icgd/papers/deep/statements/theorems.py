@@ -190,7 +190,7 @@ def theorem_1_norms() -> Row:
     """
     its = make_case((2, 2, 5), box=0.01, lr=1e-9, scale=0.005)
     program = its.program(n_relu=17, radius=1.0, knots="uniform")
-    builder = StackBuilder(its.network.spec, stack_options(program.config))
+    builder = StackBuilder(its.network.spec, stack_options(program.blueprint))
     C_1, C_2 = builder.fits[1].value.C, builder.fits[1].slope.C
     made = layer_norms(program)
     loss = dict(stack_of(program).each())["loss"]
