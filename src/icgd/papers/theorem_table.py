@@ -251,13 +251,3 @@ def to_json(rows: Iterable[Row]) -> str:
             if not math.isfinite(row[name]):
                 row[name] = str(row[name])
     return json.dumps(plain, indent=2, allow_nan=False)
-
-
-def from_json(text: str) -> list[Row]:
-    """The rows that `to_json` wrote."""
-    rows = json.loads(text)
-    for row in rows:
-        row.update(
-            measured=float(row["measured"]), bound=float(row["bound"]), errata=tuple(row["errata"])
-        )
-    return [Row(**row) for row in rows]

@@ -155,15 +155,6 @@ def printed_post(case: Case, r: Tensor) -> Tensor:
     return y + 2 * r @ weights
 
 
-def leftover(n: int, beta: float, C: float, seed: int = 0) -> float:
-    """What a copy at inverse temperature beta leaves in ANS, times e^C: what the loop's sink then adds."""
-    g = torch.Generator().manual_seed(seed)
-    codes = binary_codes(n + 1).to(DOUBLE).repeat_interleave(2, dim=0)
-    y = torch.zeros(2 * n + 2, dtype=DOUBLE)
-    y[1 : 2 * n : 2] = torch.randn(n, generator=g, dtype=DOUBLE)
-    return abs(float((y @ torch.softmax(beta * codes @ codes.T, dim=0))[-1])) * math.exp(C)
-
-
 def copy_error(case: Case, inverse_temperature: float) -> float:
     """How far the labels that the copy layer brings to x tokens are from the right ones."""
     n = len(case.X)

@@ -201,20 +201,6 @@ def settled(f: Callable[[Tensor], Tensor], fit: FeatureFit) -> FeatureFit:
     return replace(fit, certificate=replace(fit.certificate, sup_error=error))
 
 
-def odd_in_first(fit: FeatureFit) -> FeatureFit:
-    """(f(s, t) - f(-s, t)) / 2 with twice the units: 0 at s = 0, and no worse a fit of an odd function.
-
-    Statement: [BRIDGE] Theorem 2
-
-    Differs from the paper: it relies on a small P(0, t) for the tokens that must not count.
-    """
-    if fit.odd:
-        return fit
-    a = torch.stack([fit.a, _mirror(fit.a)], 1).flatten(0, 1)
-    c = torch.stack([fit.c / 2, -fit.c / 2], 1).flatten()
-    return replace(fit, a=a, c=c, odd=True, way=f"{fit.way}, made odd")
-
-
 # -- the functions of one variable a network needs ---------------------------------------------------
 
 
