@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
 
 from icgd.problems import LinearModelSpec
 from icgd.transformer.gadgets.gates.signed_copy import SignedCopy
@@ -37,7 +36,7 @@ from icgd.transformer.nn.chain.sample_attention import (
     SampleBank,
     SamplePath,
 )
-from icgd.transformer.nn.feedforward import FeedForward, Skip
+from icgd.transformer.nn.feedforward import FeedForward, FeedForwardPart, Skip
 
 CAPACITY = {torch.float64: 2.0**22, torch.float32: 2.0**20}
 """Largest feature the gates of a margin loss have to shut out."""
@@ -116,7 +115,7 @@ def update_layer(
     skips = [Skip(f"last/{s.name}", s.name, s.shape, 1.0, dtype) for s in carried]
     shrink = 1.0 - lr * spec.lam if spec.penalty == "l2" else 1.0
     skips.append(Skip("last/weight", "next", (d,), shrink, dtype))
-    parts: dict[str, nn.Module] = {}
+    parts: dict[str, FeedForwardPart] = {}
     if margin:
         parts["signed"] = SignedCopy(
             d,
@@ -218,7 +217,7 @@ def _post(spec: LinearModelSpec, lr: float, dtype: torch.dtype) -> FeedForward:
         for slot in block
         if slot.name not in ("weight", "bias")
     ]
-    parts: dict[str, nn.Module] = {}
+    parts: dict[str, FeedForwardPart] = {}
     if spec.penalty == "l1" and spec.lam:
         parts["prox"] = SoftThreshold(
             d, source="next", target="weight", cut=lr * spec.lam, dtype=dtype

@@ -46,7 +46,8 @@ def run_statistics_probes(
             blocks = _blocks(program, n_blocks, n, generator)
             results += [_judge(program, name, n, *blocks) for name in EXECUTORS]
             if n == 1:
-                x, w = _plain_scores(program, *blocks)
+                x, _, w = blocks
+                x, w = _plain_scores(program, x, w)
                 results += [_judge_prediction(program, name, x, w) for name in EXECUTORS]
     return results
 
@@ -87,7 +88,7 @@ def _blocks(
     return tuple(t.to(program.dtype) for t in (x, y, full))  # type: ignore[return-value]
 
 
-def _plain_scores(program: Program, x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+def _plain_scores(program: Program, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     """Blocks made for residuals or margins, shrunk until w.x itself is within the radius."""
     spec = statistics_codec(program).spec
     weight = w[:, : spec.n_features]

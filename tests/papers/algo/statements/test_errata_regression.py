@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import icgd
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, binary_codes
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, binary_codes
 from icgd.papers.algo.statements import regression as rows
 from icgd.papers.algo.statements import regression_printed as printed
 from icgd.transformer.layout import Layout, Slot
@@ -177,7 +177,7 @@ def test_reading_out_by_codes_changes_the_labels(size):
 def test_dividing_by_n_is_a_weight_and_a_product_is_not_piecewise_linear():
     """x/N exactly for a fixed N; a ReLU network has x times another row only approximately."""
     layout = Layout([Slot("x", (), each=True), Slot("out", (), each=True)])
-    layer = FeedForward(layout, F64).write("out", [("x", 1 / 8)]).layer()
+    layer = MlpBuilder(layout, F64).write("out", [("x", 1 / 8)]).layer()
     x = torch.linspace(-3, 3, 7, dtype=F64)
     tokens = layout.pack({"x": x}, batch=(7,))
     assert torch.equal(layout.unpack(layer.dense(tokens, unwatched))["out"], x / 8)

@@ -22,7 +22,7 @@ from torch import Tensor
 from icgd.errors import InvalidParameter
 from icgd.mechanisms.assembly import state_program
 from icgd.mechanisms.loops.common.codec import STATE, RegressionCodec
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, hard_head
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, hard_head
 from icgd.mechanisms.loops.regression.compile import loop_options, problem_of
 from icgd.mechanisms.loops.regression.layers import (
     EVERY,
@@ -105,7 +105,7 @@ class FusedBuilder(RegressionBuilder):
 
     def flags(self) -> Sublayer:
         """What the entry does token by token, and the flags of the next pass."""
-        made = FeedForward(self.layout, self.o.dtype, gate_bound=GATE)
+        made = MlpBuilder(self.layout, self.o.dtype, gate_bound=GATE)
         d = self.p.n_representation
         pick = torch.eye(d, dtype=torch.float64) / self.p.n_examples
         first, last = [("done", 1.0)], [("wait", 1.0)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from icgd.mechanisms.loops.common.parts import FeedForward
+from icgd.mechanisms.loops.common.parts import MlpBuilder
 from icgd.mechanisms.loops.common.shift_codes import ShiftCodes, shift_codes
 from icgd.mechanisms.loops.regression.layers import LoopOptions
 from icgd.mechanisms.loops.regression.shared_layers import answer_layer, descent_layer
@@ -110,9 +110,9 @@ class AutoregressionBuilder:
             }
         )
 
-    def keep(self) -> FeedForward:
+    def keep(self) -> MlpBuilder:
         """Erase copies of what does not exist; without a representation write the window."""
-        made = FeedForward(self.layout, self.o.dtype)
+        made = MlpBuilder(self.layout, self.o.dtype)
         for i in lags(self.p.order):
             made.write(f"lag{i}", [(f"lag{i}", -1.0)], off=[(f"has{i}", 1.0)])
         if not self.p.representation:
@@ -127,7 +127,7 @@ class AutoregressionBuilder:
 
     def represent(self, j: int, W: Tensor, b: Tensor) -> Sublayer:
         """f <- leaky(W f + b), from the window in the first layer; tokens without one keep f = 0."""
-        made = FeedForward(self.layout, self.o.dtype)
+        made = MlpBuilder(self.layout, self.o.dtype)
         bias: Rows = [("is_train", b.unsqueeze(1)), ("is_last", b.unsqueeze(1))]
         if j == 1:
             made.write("f", [*self.window(W), *bias], below=self.p.slope, off=NO_WINDOW)
@@ -138,7 +138,7 @@ class AutoregressionBuilder:
 
     def ready(self) -> Sublayer:
         """k <- f / (N-q+1) on training tokens, and r <- 0 on all others."""
-        made = FeedForward(self.layout, self.o.dtype)
+        made = MlpBuilder(self.layout, self.o.dtype)
         made.write("r", [("r", -1.0)], off=[("is_train", 1.0)])
         pick = torch.eye(self.p.n_representation, self.layout["f"].size, dtype=torch.float64)
         made.write("k", [("f", pick / self.p.n_examples)], off=[("is_last", 1.0), *NO_WINDOW])

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, binary_codes
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, binary_codes
 from icgd.papers.algo.statements import decoder_printed as decoder
 from icgd.papers.algo.statements import newton_printed as newton
 from icgd.papers.algo.statements import regression_printed as regression
@@ -78,7 +78,7 @@ def descent(case: regression.Case, steps: int, *, c: float, C: float) -> Tensor:
     tokens[on_x[:-1], layout.slice("r")] = -case.Y
     tokens[:, layout.slice("one")], tokens[-1, layout.slice("sink")] = 1.0, 1.0
     heads = product_heads(layout, "x", "k", "r", "g", c=c, C=C)
-    units = FeedForward(layout, DOUBLE).write("r", [("g", -case.lr / c)]).erase("g").layer()
+    units = MlpBuilder(layout, DOUBLE).write("r", [("g", -case.lr / c)]).erase("g").layer()
     for _ in range(steps):
         tokens = passed_through(tokens, heads, units)
     return tokens[on_x, layout.slice("r")][:, 0]
@@ -101,7 +101,7 @@ def read_out(case: regression.Case, r: Tensor) -> Tensor:
     p = linear_rows(layout, [("p", 1.0)])
     value = 2.0 * linear_rows(layout, [("r", 1.0)])
     head = SoftmaxHead(SHARP / 2 * p, p, value, layout.index("s"), dtype=DOUBLE)
-    units = FeedForward(layout, DOUBLE).write("y", [("s", 1.0)], off=[("other", 1.0)]).layer()
+    units = MlpBuilder(layout, DOUBLE).write("y", [("s", 1.0)], off=[("other", 1.0)]).layer()
     return passed_through(tokens, SoftmaxSublayer({"partner": head}), units)[:, 0]
 
 
@@ -137,7 +137,7 @@ def copies(x: Tensor, q: int, codes: Tensor) -> Tensor:
     for i in (0, *lags):
         tokens[:, layout.slice(f"p{i}")] = codes[q - i : q - i + n]
     keys, value = linear_rows(layout, [("p0", 1.0)]), linear_rows(layout, [("x", 1.0)])
-    heads, units = {}, FeedForward(layout, DOUBLE)
+    heads, units = {}, MlpBuilder(layout, DOUBLE)
     for i in lags:
         tokens[i:, layout.slice(f"has{i}")] = 1.0
         query = SHARP * linear_rows(layout, [(f"p{i}", 1.0)])
@@ -164,8 +164,8 @@ def newton_columns(case: newton.Case, alpha: float, steps: int, *, c: float, C: 
     tokens[on_x[:-1], layout.slice("u")] = case.X
     tokens[:, layout.slice("one")], tokens[-1, layout.slice("sink")] = 1.0, 1.0
     heads = product_heads(layout, "u", "x", "u", "g", c=c, C=C)
-    first = FeedForward(layout, DOUBLE).write("u", [("g", alpha / c), ("u", -1.0)]).erase("g")
-    later = FeedForward(layout, DOUBLE).write("u", [("g", -1 / c), ("u", 1.0)]).erase("g")
+    first = MlpBuilder(layout, DOUBLE).write("u", [("g", alpha / c), ("u", -1.0)]).erase("g")
+    later = MlpBuilder(layout, DOUBLE).write("u", [("g", -1 / c), ("u", 1.0)]).erase("g")
     for units in (first, *[later] * steps):
         tokens = passed_through(tokens, heads, units.layer())
     return tokens[on_x, layout.slice("u")]
