@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from icgd.base.atomic import write_bytes, write_text
 from icgd.pages.report.again import again
 from icgd.pages.report.drawing.draw import picture
 from icgd.pages.report.page import flat_rows, rendered, stills
@@ -60,7 +61,7 @@ def write_report(result: Mapping[str, Any], directory: Path) -> list[Path]:
     for chart in story(result).pictures():
         if chart.id in FILES:
             written.append(directory / f"{chart.id}.png")
-            written[-1].write_bytes(picture(chart))
+            write_bytes(written[-1], picture(chart))
     page = directory / "report.html"
-    page.write_text(render_report(result), encoding="utf-8")
+    write_text(page, render_report(result))
     return [*written, page]

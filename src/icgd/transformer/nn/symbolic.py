@@ -91,7 +91,19 @@ _remembered: ContextVar[dict[tuple[int, Any], Any] | None] = ContextVar("_rememb
 
 @contextmanager
 def weights_stay_fixed() -> Iterator[None]:
-    """Within this context no weight changes, so what was found out about one need not be again."""
+    """Within this context no weight changes, so what was found out about one need not be again.
+
+    Why a context variable and nothing plainer:
+
+    - Versions of tensors (`t._version`) do not change when a weight is written through `t.data`, which is how
+      weights are altered here; an altered program would be taken for the compiled one.
+    - An object passed along would have to go through every `emit`, `is_plain` and `collapsed`, and so into
+      what others write to add a layer of their own.
+    - Without any memory, a short run of a network takes four times as long (10 plans ask 500 groups of units
+      for 2000 tensors: 29 ms instead of 7), and verification a third more.
+
+    A context variable is one per thread: programs may run side by side.
+    """
     if _remembered.get() is not None:
         yield
         return
