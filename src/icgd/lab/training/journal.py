@@ -32,7 +32,7 @@ def _can_track() -> bool:
     """Whether the writer can be imported: a package that is there may still lack what it needs."""
     try:
         import_module("torch.utils.tensorboard")
-    except Exception:
+    except Exception:  # whatever a package raises that does not fit its own dependencies
         return False
     return True
 

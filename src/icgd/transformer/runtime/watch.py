@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from icgd.errors import AssumptionViolated
+from icgd.errors import OutOfRange
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class RangeWatch:
             self.flush()
 
     def flush(self) -> None:
-        """Raise AssumptionViolated if any head was asked out of range since the last check."""
+        """Raise OutOfRange if any head was asked out of range since the last check."""
         self._since = 0
         queries, self._queries = self._queries, []
         preactivations, self._preactivations = self._preactivations, []
@@ -151,7 +151,7 @@ class RangeWatch:
                 continue
             worst = torch.where(size.isnan(), torch.inf, size).flatten().argmax()
             unit = int(worst) % value.shape[-1] + 1
-            raise AssumptionViolated(out_of_range(source, unit, largest, limit, round_))
+            raise out_of_range(source, unit, largest, limit, round_)
 
 
 def _joined(logged: list[Logged]) -> Tensor:
@@ -173,8 +173,10 @@ def _asked_anything(queries: list[Logged]) -> dict[tuple[int, str, int], Tensor]
     return asked
 
 
-def out_of_range(source: Watched, unit: int, value: float, radius: float, round_: int) -> str:
-    """The sentence every range excursion is reported with."""
+def out_of_range(
+    source: Watched, unit: int, value: float, radius: float, round_: int
+) -> OutOfRange:
+    """The error every range excursion is reported with."""
     if math.isfinite(value):
         wanted = 2.0 ** math.ceil(math.log2(1.25 * value))
         remedy = f"Recompile with {source.option} >= {wanted:g}, standardise the data, or lower lr."
@@ -186,8 +188,8 @@ def out_of_range(source: Watched, unit: int, value: float, radius: float, round_
     else:
         remedy = "Training diverged: lower lr or standardise the data."
     what = f"Head {source.label}" if source.is_query else "A closed unit"
-    return (
+    met = (
         f"{what} met |s| = {value:.6g} at slot {source.slot}[{unit}] ({source.place} step, layer "
-        f"{source.layer}) in round {round_}, outside its certified range [-{radius:g}, {radius:g}]. "
-        f"{remedy}"
+        f"{source.layer}) in round {round_}"
     )
+    return OutOfRange(met, value, radius, source.option, remedy)
