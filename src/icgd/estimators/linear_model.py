@@ -27,7 +27,7 @@ from icgd.estimators.landscape import Standing
 from icgd.mechanisms import compile
 from icgd.problems import GD, LinearModel
 from icgd.transformer.program import Program
-from icgd.verification.bounds.cot_linear import statistics_codec
+from icgd.verification.bounds.cot_linear import linear_model_codec
 from icgd.verification.cot_linear import problem_of
 
 
@@ -171,7 +171,7 @@ class InContextLinearModel(InContextEstimator):
 
     def _compiled(self, radius: float) -> Program:
         program = self.program_
-        problem = problem_of(statistics_codec(program).spec)
+        problem = problem_of(linear_model_codec(program).spec)
         lr = float(program.config["optimizer"]["lr"])
         return compile(
             problem,

@@ -18,9 +18,9 @@ from icgd.problems import LinearModel, LinearModelSpec
 from icgd.transformer.program import Program, Run
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName
-from icgd.verification.bounds.cot_linear import StepBound, statistics_codec, step_bound
+from icgd.verification.bounds.cot_linear import StepBound, linear_model_codec, step_bound
 from icgd.verification.bounds.linear_model_theory import lasso_bound, strongly_convex_bound
-from icgd.verification.probes.cot_linear import StatisticsProbe, run_statistics_probes
+from icgd.verification.probes.cot_linear import LinearModelProbe, run_linear_model_probes
 from icgd.verification.verdict.check_table import ShortCheck
 from icgd.verification.verdict.judgement import (
     Outcome,
@@ -31,7 +31,7 @@ from icgd.verification.verdict.judgement import (
     outcome,
     sight,
 )
-from icgd.verification.verdict.linear_model_table import statistics_table
+from icgd.verification.verdict.linear_model_table import linear_model_table
 from icgd.verification.weight_arithmetic import worst
 
 REMEDY = "Raise n_grid, compile with a smaller radius or in float64, or standardise the data."
@@ -112,7 +112,7 @@ class StatisticsCheck(ShortCheck):
     ratio: float
     verdict: Outcome
     rounds: list[StepRecord]
-    probes: list[StatisticsProbe]
+    probes: list[LinearModelProbe]
     constants: Constants
     run: Run | None
     gd_weights: Tensor
@@ -121,7 +121,7 @@ class StatisticsCheck(ShortCheck):
 
     def table(self) -> Table:
         """The verdict for the terminal."""
-        return statistics_table(self)
+        return linear_model_table(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a result file."""
@@ -168,9 +168,9 @@ def verify_statistics(
     """Probes, then a run step by step against exact (proximal) gradient descent and the minimiser."""
     n_steps = whole_number("steps", steps)
     bound = step_bound(program, executor)
-    problems = statistics_codec(program).problems(X, Y, init)
+    problems = linear_model_codec(program).problems(X, Y, init)
     lanes = [_Lane(bound, x, y, w) for x, y, w in problems]
-    probes = run_statistics_probes(program, n_sets=probe_sets, seed=seed)
+    probes = run_linear_model_probes(program, n_sets=probe_sets, seed=seed)
     records: list[StepRecord] = []
     single = len(lanes) == 1
 
@@ -205,7 +205,7 @@ def verify_statistics(
 def _verdict(
     lanes: list[_Lane],
     records: list[StepRecord],
-    probes: list[StatisticsProbe],
+    probes: list[LinearModelProbe],
     run: Run | None,
     stopped: str,
     estimated: list[str],

@@ -80,7 +80,7 @@ class StepBound:
         return 1.1 * max(abs(low), abs(high))
 
 
-def statistics_codec(program: Program) -> StatisticsCodec:
+def linear_model_codec(program: Program) -> StatisticsCodec:
     """The codec of a linear model's program."""
     codec = program.codec
     if not isinstance(codec, StatisticsCodec):
@@ -90,7 +90,7 @@ def statistics_codec(program: Program) -> StatisticsCodec:
 
 def step_bound(program: Program, executor: ExecutorName) -> StepBound:
     """The bound of a program, from the certificates of its heads."""
-    codec = statistics_codec(program)
+    codec = linear_model_codec(program)
     spec, options, tables = codec.spec, codec.options, codec.tables
     dense = executor == "dense"
     u = torch.finfo(program.dtype).eps / 2

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from icgd.verification.cot_linear import StatisticsCheck
 
 
-def statistics_table(check: StatisticsCheck) -> Table:
+def linear_model_table(check: StatisticsCheck) -> Table:
     """What was measured at steps 1, 10, 100 .. and on probes, beside its bounds."""
     table = Table(title=table_title(check.verdict))
     for name, side in (

@@ -19,7 +19,7 @@ class StatisticsWalk:
     loss_title = "objective on all rows, after the step"
 
     def __init__(self, program: Program, X: Tensor, y: Tensor, init: Tensor) -> None:
-        spec = getattr(program.codec, "spec")  # noqa: B009 - of statistics_codec
+        spec = getattr(program.codec, "spec")  # noqa: B009 - of linear_model_codec
         self.problem, self.X, self.y = problem_of(spec), X, y
         self._w = init
         self._path = gd_steps(self.problem, init, X, y, float(program.config["optimizer"]["lr"]))

@@ -21,8 +21,8 @@ Curve = tuple[Sequence[Number], Sequence[Number], Line]
 
 
 def family(run: Run) -> str:
-    """network, linear (loops) or statistics: results of one family have the same curves."""
-    return run.model if run.model in ("network", "linear") else "statistics"
+    """network, linear (loops) or linear_model: results of one family have the same curves."""
+    return run.model if run.model in ("network", "linear") else "linear_model"
 
 
 def data_key(run: Run) -> Hashable:
@@ -162,7 +162,7 @@ PANELS: dict[str, tuple[Panel, ...]] = {
             weights_key,
         ),
     ),
-    "statistics": (
+    "linear_model": (
         Panel(
             "objective",
             "Objective",
