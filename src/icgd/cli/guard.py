@@ -90,8 +90,8 @@ def _one_line_usage() -> Iterator[None]:
         if type(error).__name__ == "NoArgsIsHelpError":
             raise
         command = error.ctx.command_path if error.ctx else "icgd"
-        said = error.format_message().rstrip(".")
-        leave(f"error: {said}{_given(error)}. Try: {command} --help", BAD_INPUT)
+        complaint = error.format_message().rstrip(".")
+        leave(f"error: {complaint}{_given(error)}. Try: {command} --help", BAD_INPUT)
 
 
 def _given(error: Exception) -> str:

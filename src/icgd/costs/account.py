@@ -125,8 +125,8 @@ def cost(
         return _sgd(net.spec, about)
     n_tokens = n_examples + query
     if method == "stack":
-        made = _stack_sizes(net.spec, error, n_relu)
-        return _stack(net.spec, about, made, n_tokens, box)
+        reached = _stack_sizes(net.spec, error, n_relu)
+        return _stack(net.spec, about, reached, n_tokens, box)
     return _forward(
         net.spec, about, _forward_sizes(net.spec, error, n_relu, attention), n_tokens, box
     )
@@ -158,33 +158,33 @@ def _forward_sizes(
 
 
 def _stack(
-    spec: NetworkSpec, about: dict[str, Any], made: Reached, n_tokens: int, box: bool
+    spec: NetworkSpec, about: dict[str, Any], reached: Reached, n_tokens: int, box: bool
 ) -> MethodCost:
     width = stack_width(spec.widths, spec.bias)
-    if made.fits is None:
-        return _unreached(about, made, stack_layers(spec.n_layers), width, n_tokens)
-    assert isinstance(made.fits, StackFits)
-    fits = at_depth(made.fits, spec.n_layers)
+    if reached.fits is None:
+        return _unreached(about, reached, stack_layers(spec.n_layers), width, n_tokens)
+    assert isinstance(reached.fits, StackFits)
+    fits = at_depth(reached.fits, spec.n_layers)
     bill = stack_bill(spec.widths, fits, bias=spec.bias, box=box)
     sizes = {"value": fits.value[1].n_units, "slope": fits.slope[1].n_units}
-    return _from_bill(about, made, bill, n_tokens, sizes)
+    return _from_bill(about, reached, bill, n_tokens, sizes)
 
 
 def _forward(
-    spec: NetworkSpec, about: dict[str, Any], made: Reached, n_tokens: int, box: bool
+    spec: NetworkSpec, about: dict[str, Any], reached: Reached, n_tokens: int, box: bool
 ) -> MethodCost:
     width = forward_width(spec.widths, spec.bias)
-    if made.fits is None:
-        return _unreached(about, made, max(2, spec.n_layers), width, n_tokens)
-    assert isinstance(made.fits, ForwardFits)
-    f = made.fits
+    if reached.fits is None:
+        return _unreached(about, reached, max(2, spec.n_layers), width, n_tokens)
+    assert isinstance(reached.fits, ForwardFits)
+    f = reached.fits
     sizes = {n: getattr(f, n).n_units for n in ("value", "product", "identity")}
     bill = forward_bill(spec.widths, f, bias=spec.bias, box=box)
-    return _from_bill(about, made, bill, n_tokens, sizes)
+    return _from_bill(about, reached, bill, n_tokens, sizes)
 
 
 def _from_bill(
-    about: dict[str, Any], made: Reached, bill: Bill, n_tokens: int, sizes: dict[str, int]
+    about: dict[str, Any], reached: Reached, bill: Bill, n_tokens: int, sizes: dict[str, int]
 ) -> MethodCost:
     entries = {model: bill.entries(model) for model in MODELS}
     steps = about["steps"]
@@ -198,7 +198,7 @@ def _from_bill(
     )
     return MethodCost(
         **about,
-        certified=made.certified,
+        certified=reached.certified,
         sizes=sizes,
         layers=bill.n_layers,
         heads=tuple(layer.n_heads for layer in bill.layers),
@@ -217,12 +217,12 @@ def _from_bill(
 
 
 def _unreached(
-    about: dict[str, Any], made: Reached, layers: int, width: int, n_tokens: int
+    about: dict[str, Any], reached: Reached, layers: int, width: int, n_tokens: int
 ) -> MethodCost:
     nothing: Mapping[str, None] = dict.fromkeys(MODELS)
     return MethodCost(
         **about,
-        certified=made.certified,
+        certified=reached.certified,
         sizes={},
         layers=layers,
         heads=None,
@@ -238,16 +238,16 @@ def _unreached(
         flops_total=nothing,
         updates_per_pass=1,
         serial_per_pass=layers,
-        notes=(made.note,),
+        notes=(reached.note,),
     )
 
 
 def _flops(per_pass: Callable[[str], int], about: dict[str, Any]) -> dict[str, Any]:
-    found = {model: per_pass(model) for model in MODELS}
+    operations = {model: per_pass(model) for model in MODELS}
     return {
-        "flops_per_example": {m: n / about["n_examples"] for m, n in found.items()},
-        "flops_per_pass": found,
-        "flops_total": {m: n * about["steps"] for m, n in found.items()},
+        "flops_per_example": {m: n / about["n_examples"] for m, n in operations.items()},
+        "flops_per_pass": operations,
+        "flops_total": {m: n * about["steps"] for m, n in operations.items()},
     }
 
 
@@ -296,8 +296,8 @@ def _cot(spec: NetworkSpec, about: dict[str, Any]) -> MethodCost:
         try:
             geometry = _grid(error)
         except AssumptionViolated as refusal:
-            made = Reached(None, head_error(geometry, RADIUS, 2.0**-53), str(refusal))
-            return _unreached(about, made, 1, CotSizes(spec.d_model).d_token, spec.d_model)
+            reached = Reached(None, head_error(geometry, RADIUS, 2.0**-53), str(refusal))
+            return _unreached(about, reached, 1, CotSizes(spec.d_model).d_token, spec.d_model)
     sizes = CotSizes(spec.d_model, spec.bias, spec.output == "linear", geometry.n_grid)
     calls = cot_calls(N)
 

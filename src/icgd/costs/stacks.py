@@ -151,12 +151,12 @@ def _signal(j: int, w: tuple[int, ...], fits: StackFits, products: str) -> list[
     carry = LayerBill(f"carry{j}", (Heads(w[j], SIGNS, (r,), 1),), (reads + w[j] + (not last),))
     erase = Units(2 * w[j], 4 * w[j])
     if fits.square is None or j in fits.gated:
-        made = Units(2 * w[j], 8 * w[j])
+        units = Units(2 * w[j], 8 * w[j])
     else:
         M, (argument, constant) = fits.square.n_units, fits.square.uses
-        made = Units(2 * w[j] * M, 2 * w[j] * (2 * argument + constant + M))
+        units = Units(2 * w[j] * M, 2 * w[j] * (2 * argument + constant + M))
     both = 2 * w[j] + 1
-    return [carry, LayerBill(f"multiply{j}", (made, erase), (both, both))]
+    return [carry, LayerBill(f"multiply{j}", (units, erase), (both, both))]
 
 
 # -- forward differentiation -----------------------------------------------------------------------
@@ -222,8 +222,10 @@ def forward_bill(
         parts = [Heads(w[p], fits.value, (argument(p), 1), w[p + 1] + (N > 2)), *passing(w[p + 1])]
         if N > 2:
             new, old = w[p] * (w[p - 1] + bias), w[p] * n_weights(w, bias, p - 1)
-            made = [Heads(n, fits.product, (1, argument(p), 1), w[p + 1]) for n in (new, old) if n]
-            parts += made
+            products = [
+                Heads(n, fits.product, (1, argument(p), 1), w[p + 1]) for n in (new, old) if n
+            ]
+            parts += products
         layers.append(LayerBill(f"attention{p}", tuple(parts)))
     if N == 1:
         layers.append(LayerBill("attention0", (Heads(w[1], fits.identity, (d_in, 1), 1),)))

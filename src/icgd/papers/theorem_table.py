@@ -196,11 +196,11 @@ def tally(rows: Iterable[Row]) -> Tally:
     {'holds': 0, 'false': 0, 'slip': 0, 'reading': 0, 'float': 0}
     """
     listed = list(rows)
-    found = Counter(row.printed_verdict for row in listed)
-    verdicts = {verdict: found.pop(verdict, 0) for verdict in VERDICTS}
-    if found:
+    counted = Counter(row.printed_verdict for row in listed)
+    verdicts = {verdict: counted.pop(verdict, 0) for verdict in VERDICTS}
+    if counted:
         raise InvalidParameter(
-            "printed_verdict", next(iter(found)), f"be one of {', '.join(VERDICTS)}"
+            "printed_verdict", next(iter(counted)), f"be one of {', '.join(VERDICTS)}"
         )
     return Tally(len(listed), verdicts, sum(row.passed for row in listed))
 

@@ -231,8 +231,8 @@ def _post(spec: LinearModelSpec, lr: float, dtype: torch.dtype) -> FeedForward:
 
 def prediction_layout(spec: LinearModelSpec) -> Layout:
     """Slots while predicting: what it takes, and the prediction."""
-    asked = [s for s in block_layout(spec) if s.name in ("x", "weight", "bias", "one")]
-    return Layout([*asked, Slot("prediction", (), "g(w.x + b)")])
+    taken = [s for s in block_layout(spec) if s.name in ("x", "weight", "bias", "one")]
+    return Layout([*taken, Slot("prediction", (), "g(w.x + b)")])
 
 
 def prediction_layer(spec: LinearModelSpec, tables: Tables, options: StatisticsOptions) -> Layer:

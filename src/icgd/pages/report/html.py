@@ -30,27 +30,27 @@ def render_report(result: Mapping[str, Any], title: str | None = None) -> str:
     result  the content of result.json
     title   in place of the usual heading
     """
-    told = story(result)
+    about = story(result)
     return rendered(
         "report.html.j2",
-        told.charts,
-        stills(told.pictures()),
-        title=title or told.title,
+        about.charts,
+        stills(about.pictures()),
+        title=title or about.title,
         result=result,
-        story=told,
+        story=about,
         over=over(result),
         difference=number(result["max_error"]),
         statements=statement_rows(result),
         command=again(result),
         config=flat_rows(result.get("config") or {}),
         versions=flat_rows(result.get("versions") or {}),
-        notes=[*map(str, result.get("notes") or []), *missing(told)],
+        notes=[*map(str, result.get("notes") or []), *missing(about)],
     )
 
 
-def missing(told: Story) -> list[str]:
+def missing(about: Story) -> list[str]:
     """What a page says in place of curves that a result does not have."""
-    if told.charts:
+    if about.charts:
         return []
     return ["The result holds no curves, so there are no figures of them."]
 

@@ -82,7 +82,7 @@ class Builder(Protocol):
     def watch(self, label: str, slot: str, value: Reg) -> None:
         """Have the range watch look at this register, which holds this slot."""
 
-    def heads(self, label: str, slot: str, asked: Reg, read: Reg) -> None:
+    def heads(self, label: str, slot: str, query: Reg, read: Reg) -> None:
         """Tell whoever records a run what a bank of heads asked and what it read."""
 
 
@@ -126,8 +126,8 @@ def once_fixed(method: Callable[P, R]) -> Callable[P, R]:
         if key not in memo:
             # The object is kept as well, so that no other can take its identity meanwhile.
             memo[key] = (method(*args, **kwargs), args[0])
-        found: R = memo[key][0]
-        return found
+        answer: R = memo[key][0]
+        return answer
 
     return asked
 

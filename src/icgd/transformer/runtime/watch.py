@@ -127,19 +127,19 @@ class RangeWatch:
             self._complain(logged, self.z_bound)
         if not bool((z.abs() <= max(tolerance, 1 / self.slope)).any()):
             return
-        count, first, asked = 0, self.near_kink.first, _asked_anything(queries)
+        count, first, not_zero = 0, self.near_kink.first, _asked_anything(queries)
         for round_, source, value in _each(logged):
             value = value[..., : self.units.get(source.layer, value.shape[-1])]
             near = (value.abs() <= tolerance) | ((value > 0) & (value < 1 / self.slope))
             # z = 0 exactly is closed on both sides if nothing but zeros was read; else it is a sum that
             # rounding, ours or the oracle's, may put on either side.
             if self.exact_zero:
-                read = asked.get((round_, source.place, source.layer))
+                read = not_zero.get((round_, source.place, source.layer))
                 near &= (value != 0) if read is None else (value != 0) | read
-            found = int(near.sum())
-            if found and first is None:
+            n_near = int(near.sum())
+            if n_near and first is None:
                 first = (round_, source.layer, int(near.nonzero()[0, -1]) + 1)
-            count += found
+            count += n_near
         if count:
             self.near_kink = KinkReport(self.near_kink.count + count, first)
 
@@ -166,11 +166,11 @@ def _each(logged: list[Logged]) -> Iterator[tuple[int, Watched, Tensor]]:
 
 def _asked_anything(queries: list[Logged]) -> dict[tuple[int, str, int], Tensor]:
     """Per (round, step kind, layer): whether any head was asked a number that is not 0, problem by problem."""
-    asked: dict[tuple[int, str, int], Tensor] = {}
+    not_zero: dict[tuple[int, str, int], Tensor] = {}
     for round_, source, value in _each(queries):
         key, some = (round_, source.place, source.layer), (value != 0).any(dim=-1, keepdim=True)
-        asked[key] = some | asked[key] if key in asked else some
-    return asked
+        not_zero[key] = some | not_zero[key] if key in not_zero else some
+    return not_zero
 
 
 def out_of_range(

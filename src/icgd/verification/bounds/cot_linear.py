@@ -53,13 +53,13 @@ class StepBound:
         if spec.intercept:
             s, size = s + w[..., d:], size + w[..., d:].abs()
         reads_y = spec.loss.form == "residual"
-        asked = s - y if reads_y else y * s if spec.loss.form == "margin" else s
+        query = s - y if reads_y else y * s if spec.loss.form == "margin" else s
         size = size + y.abs() if reads_y else size
         slope = spec.loss.slope_of(s, y).abs()
         ds = (d + 4) * u * size
-        steepest = self._steepest(float(asked.abs().max()), float(y.abs().max()))
+        steepest = self._steepest(float(query.abs().max()), float(y.abs().max()))
         # A literal head forms s inside its scores, where every token rounds it anew.
-        error = self.slope_error(asked, size if self.dense else asked.abs()) + steepest * ds
+        error = self.slope_error(query, size if self.dense else query.abs()) + steepest * ds
         total = slope
         if self.target_error is not None:
             error, total = error + self.target_error(y.abs()), slope + 2 * y.abs()

@@ -139,7 +139,7 @@ class ForwardBound(StepBound):
             g = Near(residual.value[:, r : r + 1], residual.error[:, r : r + 1])
             doubled = g.times(row)  # the heads read twice of it: g is twice the slope
             s = Near(2 * doubled.value, 2 * doubled.error + 8 * self.u * doubled.size)
-            made = self.product(s, z)
-            total = Near(total.value + made.value / 2, total.error + made.error / 2)
+            term = self.product(s, z)
+            total = Near(total.value + term.value / 2, total.error + term.error / 2)
         first = self.split(self.mean_product(total, self.with_one(x)))
         return [first, self.split(self.mean_product(residual, self.with_one(hidden)))]

@@ -37,15 +37,15 @@ class ShortCheck:
         return resolution(rounds) if rounds and hasattr(rounds[0], "sight") else math.nan
 
     def __repr__(self) -> str:
-        told = vars(self)
+        fields = vars(self)
         numbers = [
-            f"{name}={told[name]:.3g}"
+            f"{name}={fields[name]:.3g}"
             for name in ("max_error", "max_round_error", "round_bound", "global_bound")
-            if told.get(name) == told.get(name)  # NaN: there is none
+            if fields.get(name) == fields.get(name)  # NaN: there is none
         ]
         if not math.isnan(self.resolution):
             numbers.append(f"resolution={self.resolution:.2g}")
-        rounds = f"{len(told['rounds']):,} rounds"
+        rounds = f"{len(fields['rounds']):,} rounds"
         return f"{type(self).__name__}(verdict={self.verdict!r}, {', '.join(numbers)}, {rounds})"
 
 
@@ -127,5 +127,5 @@ def add_resolution(table: Table, resolution: float) -> None:
 def _row(table: Table, what: str, measured: float, bound: float, holds: bool) -> None:
     verdict = "yes" if holds else "[bold red]no"
     # An infinite bound holds whatever happens: it says nothing.
-    told = "vacuous" if bound == math.inf else f"{bound:.3g}"
-    table.add_row(what, f"{measured:.3g}", told, "" if told == "vacuous" else verdict)
+    shown_bound = "vacuous" if bound == math.inf else f"{bound:.3g}"
+    table.add_row(what, f"{measured:.3g}", shown_bound, "" if shown_bound == "vacuous" else verdict)

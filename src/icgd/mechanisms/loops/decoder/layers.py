@@ -199,10 +199,10 @@ class DecoderBuilder:
         ]
         return self.stack(self.products("answer", products), 1)
 
-    def products(self, name: str, made: list[Bilinear]) -> dict[str, Sublayer]:
+    def products(self, name: str, products: list[Bilinear]) -> dict[str, Sublayer]:
         """Products of all outputs; none reads what another one writes, so heads stand side by side."""
         layers = [
-            bilinear_layer(self.layout, product, self.o.scaled, causal=True) for product in made
+            bilinear_layer(self.layout, product, self.o.scaled, causal=True) for product in products
         ]
         if self.o.spectral:
             return {f"{name}{a}": layer for a, layer in zip(self.outputs, layers, strict=True)}

@@ -160,7 +160,7 @@ class NewtonBuilder:
         self, query: str, key: str, value: str, out: str, scale: float, bound: float
     ) -> Sublayer:
         """out_i += scale sum_s value_s <query_i, key_s>."""
-        made = Bilinear(
+        product = Bilinear(
             [[(query, 1.0)]],
             [[(key, 1.0)]],
             [(value, 1.0)],
@@ -170,7 +170,7 @@ class NewtonBuilder:
             one=EVERY,
             sink="is_answer",
         )
-        return bilinear_layer(self.layout, made, self.o.scaled)
+        return bilinear_layer(self.layout, product, self.o.scaled)
 
     def feed_forward(self) -> MlpBuilder:
         """A feed-forward layer to fill."""

@@ -113,9 +113,9 @@ class RegressionBuilder:
         size = self.layout["h"].size
         wide = torch.zeros(W.shape[0], size, dtype=torch.float64)
         wide[:, : W.shape[1]] = W
-        made = MlpBuilder(self.layout, self.o.dtype)
-        made.write("h", [("h", wide), ("is_x", b.unsqueeze(1))], below=self.p.slope).erase("h")
-        return made.layer()
+        units = MlpBuilder(self.layout, self.o.dtype)
+        units.write("h", [("h", wide), ("is_x", b.unsqueeze(1))], below=self.p.slope).erase("h")
+        return units.layer()
 
     def copy(self) -> SoftmaxSublayer:
         """Both tokens of a pair attend to both in equal parts: -2y becomes -y on each."""

@@ -71,7 +71,7 @@ def over(result: Mapping[str, Any]) -> str:
 def bound_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:
     """The three bounds, each with the measured number it speaks about."""
     measured = {"round_bound": "max_round_error"}
-    told = BOUNDS if result.get("method", "cot") == "cot" else stack.BOUNDS
+    bounds = BOUNDS if result.get("method", "cot") == "cot" else stack.BOUNDS
     return [
         {
             "key": key,
@@ -80,7 +80,7 @@ def bound_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:
             "value": number(result[key]),
             "measured": number(result[measured.get(key, "max_error")]),
         }
-        for key, (title, why) in told.items()
+        for key, (title, why) in bounds.items()
     ]
 
 
@@ -188,15 +188,15 @@ def run_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = "round") 
 def charts(result: Mapping[str, Any]) -> list[Chart]:
     """Charts of the curves a result has."""
     curves, axis = result.get("curves") or {}, ROUNDS[result.get("method", "cot")]
-    found = []
+    drawn = []
     loss, error = curves.get("loss") or {}, curves.get("error") or {}
     if loss.get("round"):
-        found.append(loss_chart(loss, axis))
+        drawn.append(loss_chart(loss, axis))
     if error.get("round"):
-        found.append(error_chart(error, axis))
+        drawn.append(error_chart(error, axis))
         if "global_bound" in error and "paper_bound" in error:
-            found.append(run_chart(error, axis))
-    return [drawable(chart) for chart in found]
+            drawn.append(run_chart(error, axis))
+    return [drawable(chart) for chart in drawn]
 
 
 def cost_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -143,8 +143,8 @@ def copies(x: Tensor, q: int, codes: Tensor) -> Tensor:
         query = SHARP * linear_rows(layout, [(f"p{i}", 1.0)])
         heads[f"lag{i}"] = SoftmaxHead(query, keys, value, layout.index(f"lag{i}"), dtype=DOUBLE)
         units.write(f"lag{i}", [(f"lag{i}", -1.0)], off=[(f"has{i}", 1.0)])
-    made = passed_through(tokens, SoftmaxSublayer(heads), units.layer())
-    return torch.stack([made[:, layout.slice(f"lag{i}")] for i in lags], dim=1)
+    after = passed_through(tokens, SoftmaxSublayer(heads), units.layer())
+    return torch.stack([after[:, layout.slice(f"lag{i}")] for i in lags], dim=1)
 
 
 # -- Lemma A.4 and Theorem 4.1 --------------------------------------------------------------------
@@ -194,8 +194,8 @@ def decoder_step(
     scale, (row, sink) = math.exp(C) / c, ("xc", "first") if mended else ("x", "second")
 
     def head(query: list[Rows], key: list[Rows], value: Rows) -> SoftmaxHead:
-        made = stacked(layout, query), stacked(layout, key), stacked(layout, [value])
-        return SoftmaxHead(*made, layout.index("g"), dtype=DOUBLE)
+        matrices = stacked(layout, query), stacked(layout, key), stacked(layout, [value])
+        return SoftmaxHead(*matrices, layout.index("g"), dtype=DOUBLE)
 
     asks: list[Rows] = [[("is_x", 1.0)], [("is_x", 1.0)]]
     heads = {

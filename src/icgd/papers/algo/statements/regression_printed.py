@@ -64,7 +64,7 @@ class Case:
 def example(d: int, n: int, layers: int = 0, lam: float = 0.0, seed: int = 0) -> Case:
     """Gaussian inputs, He-scaled layers, labels of size about 1 without noise."""
     g = torch.Generator().manual_seed(seed)
-    made = [
+    representation = [
         (
             (2 / d) ** 0.5 * torch.randn(d, d, generator=g, dtype=DOUBLE),
             0.1 * torch.randn(d, generator=g, dtype=DOUBLE),
@@ -73,9 +73,11 @@ def example(d: int, n: int, layers: int = 0, lam: float = 0.0, seed: int = 0) ->
     ]
     X, query = (torch.randn(m, d, generator=g, dtype=DOUBLE) for m in (n, 1))
     A = torch.randn(1, d, generator=g, dtype=DOUBLE) / d**0.5
-    rough = RepresentationRegression(d, n, representation=made)
+    rough = RepresentationRegression(d, n, representation=representation)
     size = float(torch.cat([rough.phi(X), rough.phi(query)]).norm(dim=1).max())
-    problem = RepresentationRegression(d, n, representation=made, lam=lam, x_radius=1.01 * size)
+    problem = RepresentationRegression(
+        d, n, representation=representation, lam=lam, x_radius=1.01 * size
+    )
     return Case(problem, X, rough.phi(X) @ A.T, query, A)
 
 
@@ -171,12 +173,12 @@ def copy_error(case: Case, inverse_temperature: float) -> float:
 def shrunk_residuals(case: Case, steps: int) -> Tensor:
     """Ridge as shrinking what the loop holds, A x - y instead of A x: the answer for the query."""
     lr, n = case.lr, len(case.X)
-    r, told = -case.Y, case.Y.new_zeros(1)
+    r, answer = -case.Y, case.Y.new_zeros(1)
     kernel, row = case.phi @ case.phi.T / n, case.phi @ case.asked / n
     keep = 1 - lr * case.problem.lam
     for _ in range(steps):
-        r, told = keep * r - lr * kernel @ r, keep * told - lr * row @ r
-    return told
+        r, answer = keep * r - lr * kernel @ r, keep * answer - lr * row @ r
+    return answer
 
 
 # -- Section 2.2 ----------------------------------------------------------------------------------
@@ -215,8 +217,8 @@ def unselected(case: Case, steps: int) -> Tensor:
     """All three parts' heads at work in every pass, none selected: the answer after T + 2 passes."""
     n, lr = len(case.X), case.lr
     kernel, row = case.phi @ case.phi.T / n, case.phi @ case.asked / n
-    r, told, answer = torch.zeros_like(case.Y), case.Y.new_zeros(1), case.Y.new_zeros(1)
+    r, passed, answer = torch.zeros_like(case.Y), case.Y.new_zeros(1), case.Y.new_zeros(1)
     for _ in range(steps + 2):
-        answer = answer + told
-        r, told = r - case.Y - lr * kernel @ r, told - lr * row @ r
+        answer = answer + passed
+        r, passed = r - case.Y - lr * kernel @ r, passed - lr * row @ r
     return answer

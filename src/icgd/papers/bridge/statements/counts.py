@@ -67,11 +67,11 @@ def heads(widths: Sequence[int], units: Units | None = None) -> list[int]:
     _check_depth(n)
     if n == 2:
         return [widths[1] * m.r, widths[1] * (m.product + m.r)]
-    found, below = [], 0
+    per_layer, below = [], 0
     for p in range(1, n):
-        found.append(widths[p] * m.r + widths[p] * (widths[p - 1] + below) * m.product)
+        per_layer.append(widths[p] * m.r + widths[p] * (widths[p - 1] + below) * m.product)
         below += widths[p] * widths[p - 1]
-    return [*found, m.identity]
+    return [*per_layer, m.identity]
 
 
 def matrices(widths: Sequence[int], units: Units | None = None) -> int:

@@ -122,8 +122,8 @@ def repaired_selection(t: int, n_layers: int) -> Selection:
 
 def near_print_selection(t: int, n_layers: int) -> Selection:
     """`repaired_selection` with data block floor(t/N) + 1: right for N >= 2 only."""
-    found = repaired_selection(t, n_layers)
-    return Selection(found.first, t // n_layers + 1, data=True) if found.data else found
+    repaired = repaired_selection(t, n_layers)
+    return Selection(repaired.first, t // n_layers + 1, data=True) if repaired.data else repaired
 
 
 def needed(t: int, n_layers: int) -> tuple[Label, Label]:

@@ -15,8 +15,8 @@ LARGE = {"n_layers": 256, "width": 512, "n_units": 200}
 
 def units_for(error: float) -> int:
     """ReLUs that certify tanh and tanh' to an error."""
-    found = cost(Network((1, 1, 1), "tanh"), "stack", error=error)
-    return found.sizes["slope"]
+    stack = cost(Network((1, 1, 1), "tanh"), "stack", error=error)
+    return stack.sizes["slope"]
 
 
 def power_of_examples(model: str, n: int = 20_000) -> float:
@@ -24,9 +24,9 @@ def power_of_examples(model: str, n: int = 20_000) -> float:
     network = tables.network(3, activation="tanh")
 
     def operations(examples: int) -> float:
-        found = cost(network, "stack", n_relu=17, n_examples=examples).flops_per_pass[model]
-        assert found is not None
-        return float(found)
+        flops = cost(network, "stack", n_relu=17, n_examples=examples).flops_per_pass[model]
+        assert flops is not None
+        return float(flops)
 
     return exponent(operations, n, 2 * n)
 

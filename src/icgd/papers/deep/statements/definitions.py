@@ -61,7 +61,7 @@ def problem_1() -> Row:
     free = [*V[:-1], 1000 * V[-1]]
     B_v = max(float(W.norm(dim=1).max()) for W in free[:-1])
     B_x = float(its.X.norm(dim=1).max())
-    told = printed_forward_radius(3, B_v, B_x, tanh_size)
+    claimed = printed_forward_radius(3, B_v, B_x, tanh_size)
     z = recursion(free, its.X, its.Y, torch.tanh, ACTIVATIONS["tanh"].derivative).z
     reached = float(z[-1].abs().max())
     program = its.program(n_relu=129)
@@ -76,9 +76,9 @@ def problem_1() -> Row:
     return judge(
         "Problem 1, 2",
         "W bounds the rows of layers 1..N-1, and after each block the tokens are [x; y; w; 0; 1; t]",
-        refuted=reached > told,
+        refuted=reached > claimed,
         counterexample=f"(3.4) says j in [N-1]: an output layer of size 1000 is in W, and |z_N|={reached:.3g} "
-        f"where a radius of {told:.3g} is claimed; Proj_W need not bound anything there",
+        f"where a radius of {claimed:.3g} is claimed; Proj_W need not bound anything there",
         corrected=f"a box for all layers; {STEPS} steps, each against autograd's from the same weights",
         measured=done.worst[0],
         bound=done.worst[1],
@@ -106,7 +106,7 @@ def definition_1() -> Row:
     n_relu, radius = 129, 5.0
     r = fits("tanh", radius, n_relu)[0]
     program = its.program(n_relu=n_relu, knots="uniform", radius=radius)
-    made = program.predict(its.X, its.init)
+    predicted = program.predict(its.X, its.init)
     p = recursion(its.matrices, its.X, its.Y, torch.tanh, ACTIVATIONS["tanh"].derivative).p
     setting = forward_setting(its, r.certificate.sup_error)
     eps = r.certificate.sup_error
@@ -117,7 +117,7 @@ def definition_1() -> Row:
         refuted=sizes != list(its.network.widths),
         counterexample="none; an activated output cannot reach targets outside the range of r",
         corrected="the prediction layers of a stack (tanh, 5-4-4-2) against torch, by Lemma 2",
-        measured=float((made - p[-1]).norm(dim=1).max()),
+        measured=float((predicted - p[-1]).norm(dim=1).max()),
         bound=setting.E_r * eps,
     )
 

@@ -161,8 +161,8 @@ def outer_weights(
         axes[0] = axes[0][axes[0] > 1e-9 * box[0]]
     points = grid_points(axes)
     columns = (_odd_units if odd else _units)(points, a, activation)
-    found = torch.linalg.lstsq(columns, f(points).unsqueeze(1), driver="gelsd", rcond=RCOND)
-    return found.solution[:, 0]
+    solved = torch.linalg.lstsq(columns, f(points).unsqueeze(1), driver="gelsd", rcond=RCOND)
+    return solved.solution[:, 0]
 
 
 def certified(

@@ -51,9 +51,9 @@ class _Observer(PlanBuilder):
         super().__init__(layer, layer.prefixes, blocks, batched=False)
         self._asked: list[tuple[str, str, Reg, Reg]] = []
 
-    def heads(self, label: str, slot: str, asked: Reg, read: Reg) -> None:
+    def heads(self, label: str, slot: str, query: Reg, read: Reg) -> None:
         """See Builder."""
-        self._asked.append((label, slot, asked, read))
+        self._asked.append((label, slot, query, read))
 
     def explain(self, blocks: Sequence[Block], interest: Interest) -> list[StageView]:
         """Run the layer stage by stage and look at every token in between."""
@@ -111,12 +111,12 @@ class _Observer(PlanBuilder):
     def _views(self, registers: list[Tensor], interest: Interest) -> list[HeadView]:
         grids, views = self.layer.grids(), []
         for label, slot, asked_at, read_at in self._asked:
-            asked, read = registers[asked_at.index], registers[read_at.index]
-            shown = interest.of_heads(asked)
+            queries, read = registers[asked_at.index], registers[read_at.index]
+            shown = interest.of_heads(queries)
             grid = grids.get(label)
-            weights = None if grid is None else grid.attention(asked[shown])
+            weights = None if grid is None else grid.attention(queries[shown])
             views.append(
-                HeadView(label, slot, "grid", asked, shown, read, weights, self.layer.radius)
+                HeadView(label, slot, "grid", queries, shown, read, weights, self.layer.radius)
             )
         return views
 
