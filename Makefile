@@ -48,7 +48,7 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(ONE_THREAD) $(BIN)/icgd bench cot --json runs/bench_cot.json
-	$(ONE_THREAD) $(BIN)/icgd bench statistics --json runs/bench_statistics.json
+	$(ONE_THREAD) $(BIN)/icgd bench linear-models --json runs/bench_linear_models.json
 
 # One thread: sums in another order change last digits, and tests compare the tables.
 docs: $(STAMP)

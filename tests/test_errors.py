@@ -13,6 +13,7 @@ from icgd.errors import (
     InvalidFile,
     InvalidParameter,
     LayoutError,
+    OutOfRange,
     TooLarge,
     raise_all,
 )
@@ -63,6 +64,7 @@ def test_raise_all_raises_once_with_everything_and_not_at_all_without():
     "error",
     [
         AssumptionViolated("a.", "b."),
+        OutOfRange("A head met 9", 9.0, 4.0, "radius", "Recompile."),
         LayoutError("no slot"),
         InvalidFile("damaged"),
         InvalidParameter("lr", -1, "be > 0"),
@@ -74,6 +76,7 @@ def test_errors_survive_a_trip_between_processes(error):
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is type(error)
     assert str(back) == str(error)
+    assert vars(back) == vars(error)
 
 
 BEYOND = 10**5000

@@ -57,6 +57,32 @@ class AssumptionViolated(IcgdError, ValueError):
                 + " ".join(f"({i}) {text}" for i, text in enumerate(violations, 1))
             )
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self.violations
+
+
+class OutOfRange(AssumptionViolated):
+    """A number that a head or a closed unit met while a program ran, beyond what it is certified for.
+
+    met     what met it, the number, where and when
+    value   its size, NaN if it is none
+    radius  of the certified range
+    option  of compile, which widens the range
+    remedy  what to do about it
+    """
+
+    def __init__(self, met: str, value: float, radius: float, option: str, remedy: str) -> None:
+        self.met, self.value, self.radius = met, value, radius
+        self.option, self.remedy = option, remedy
+        super().__init__(f"{met}, outside its certified range [-{radius:g}, {radius:g}]. {remedy}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return OutOfRange, (self.met, self.value, self.radius, self.option, self.remedy)
+
+    def advising(self, remedy: str) -> OutOfRange:
+        """The same with another remedy."""
+        return OutOfRange(self.met, self.value, self.radius, self.option, remedy)
+
 
 class LayoutError(IcgdError, KeyError):
     """A slot that does not exist, or a value that does not fit its slot."""

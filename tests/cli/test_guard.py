@@ -7,6 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from icgd.cli.guard import OneLineGroup, in_options, with_remedy_for_hard_heads
+from icgd.errors import OutOfRange
 
 OPTIONS = {"n_grid": "--n-grid", "radius": "--radius", "lr": "--lr", "executor": "--executor"}
 
@@ -84,11 +85,12 @@ def test_python_names_stay_where_there_is_no_option():
     assert in_options(text, {"executor": "--executor"}) == text
 
 
-RANGE = "Head h met |s| = 9, outside its certified range [-{0}, {0}]. Recompile with radius >= 99."
+RANGE = OutOfRange("Head h met |s| = 9", 9.0, 1024.0, "radius", "Recompile with radius >= 99.")
 
 
 def test_a_coarse_hard_head_is_not_cured_by_a_larger_radius():
-    said = with_remedy_for_hard_heads(RANGE.format(1024), {"temperature": "hard", "n_grid": None})
+    said = str(with_remedy_for_hard_heads(RANGE, {"temperature": "hard", "n_grid": None}))
+    assert said.startswith("Head h met |s| = 9, outside its certified range [-1024, 1024]. ")
     assert "= 32" in said
     assert "smaller radius" in said
     assert "99" not in said
@@ -98,4 +100,4 @@ def test_a_coarse_hard_head_is_not_cured_by_a_larger_radius():
     "values", [{"temperature": "spectral"}, {"temperature": "hard", "n_grid": 4096}, {}]
 )
 def test_other_heads_keep_their_remedy(values):
-    assert with_remedy_for_hard_heads(RANGE.format(1024), values) == RANGE.format(1024)
+    assert with_remedy_for_hard_heads(RANGE, values) is RANGE

@@ -50,7 +50,7 @@ COMMANDS = [
     "reproduce",
     "bench",
 ]
-BENCHES = ["cot", "statistics", "train"]
+BENCHES = ["cot", "linear-models", "train"]
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,9 @@ from icgd.costs.stacks import (
     ForwardFits,
     StackFits,
     forward_bill,
-    forward_heads,
     forward_width,
     stack_bill,
     stack_dense_flops,
-    stack_dense_parameters,
     stack_layers,
     stack_width,
 )
@@ -122,10 +120,9 @@ def test_the_one_line_formulas_of_the_stack(n_layers, bias):
     for n_tokens in (20, 21):
         wanted = program.step.dense_flops(n_tokens)
         assert stack_dense_flops(net.widths, 17, n_tokens, bias=bias) == wanted
-    assert stack_dense_parameters(net.widths, 17, bias=bias) == program.step.dense_parameters(T)
     bill = stack_bill(net.widths, StackFits.uniform(n_layers, 17), bias=bias)
     assert bill.flops(T) == stack_dense_flops(net.widths, 17, T, bias=bias)
-    assert bill.entries() == stack_dense_parameters(net.widths, 17, bias=bias)
+    assert bill.entries() == program.step.dense_parameters(T)
     assert bill.n_heads == sum(net.widths[1:]) * (2 * 17 + 3)
 
 
@@ -164,9 +161,6 @@ def test_forward_mode_is_what_its_closed_form_says(n_layers, bias, activation, b
     bill = forward_bill(net.widths, fits, bias=bias, box=box is not None)
     same(bill, program)
     assert bill.d_token == forward_width(net.widths, bias)
-    sizes = [fit.n_units for fit in (fits.value, fits.product, fits.identity)]
-    made = forward_heads(net.widths, *sizes, bias)
-    assert made == [layer.n_heads for layer in bill.layers if layer.n_heads]
     assert bill.n_layers == max(2, n_layers)
 
 
@@ -198,7 +192,9 @@ def test_depth_is_traded_for_heads(net, stack, forward):
     other = forward_bill(net, ForwardFits.uniform(100, 100, 80))
     assert (other.n_layers, other.d_token, other.n_heads) == forward
     # N K^3 heads a layer in the limit, N K^2 in the paper.
-    per_layer = [max(forward_heads((k,) * 7, 1, 1, 1)) for k in (32, 64)]
+    ones = ForwardFits.uniform(1, 1, 1)
+    bills = [forward_bill((k,) * 7, ones) for k in (32, 64)]
+    per_layer = [max(layer.n_heads for layer in made.layers) for made in bills]
     assert 2.9 < exponent(lambda k: per_layer[k == 64], 32, 64) < 3.0
 
 

@@ -23,11 +23,11 @@ from icgd.lab.metrics import (
     excess_loss,
     interpolate,
     loss_per_position,
-    mean_loss,
     query_gradients,
     r2_per_position,
     similarity_of_errors,
     similarity_of_errors_per_position,
+    squared_errors,
 )
 from icgd.lab.tasks import Gaussian, LinearRegression
 from icgd.lab.tasks.batch import Batch
@@ -60,11 +60,10 @@ def test_losses(shape, seed):
 def test_only_counted_positions_enter_the_mean():
     p, x, y = numbers((5, 4, 2))
     counted = torch.tensor([True, False, True, False])
-    some = mean_loss(p, Batch(x, y, "series", counted)).item()
+    some = Batch(x, y, "series", counted).mean(squared_errors(p, y)).item()
     assert some == pytest.approx(np.mean((p.double() - y.double()).numpy()[:, [0, 2]] ** 2))
-    assert mean_loss(p, Batch(x, y)).item() == pytest.approx(
-        torch.nn.functional.mse_loss(p, y).item()
-    )
+    whole = Batch(x, y).mean(squared_errors(p, y)).item()
+    assert whole == pytest.approx(torch.nn.functional.mse_loss(p, y).item())
 
 
 @pytest.mark.parametrize("shape", [(5, 4, 1), (7, 2, 3)])

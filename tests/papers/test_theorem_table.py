@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from dataclasses import replace
 
@@ -25,7 +26,6 @@ from icgd.papers.theorem_table import (
     Row,
     checkers,
     checks,
-    from_json,
     judge,
     labelled,
     render,
@@ -232,6 +232,15 @@ def test_unknown_paper():
         theorem_table("XYZ")
 
 
+def read(text):
+    """The rows that `to_json` wrote."""
+    written = json.loads(text)
+    for entry in written:
+        entry.update(measured=float(entry["measured"]), bound=float(entry["bound"]))
+        entry.update(errata=tuple(entry["errata"]))
+    return [Row(**entry) for entry in written]
+
+
 def test_json_round_trip(rows):
     odd = [
         row(measured=math.nan),
@@ -241,12 +250,12 @@ def test_json_round_trip(rows):
     text = to_json([*rows, *odd])
     assert "NaN" not in text
     assert "Infinity" not in text
-    back = from_json(text)
+    back = read(text)
     assert back[: len(rows)] == rows
     assert math.isnan(back[-3].measured)
     assert not back[-3].passed
     assert back[-2:] == odd[-2:]
-    assert from_json(to_json([])) == []
+    assert read(to_json([])) == []
 
 
 def test_rendering(rows):
@@ -312,7 +321,11 @@ def test_row_notices_a_broken_layer(monkeypatch):
 
 def test_rows_of_section_3_notice_printed_forms_that_hold(monkeypatch):
     def mended(X, y, lam, eta):
-        return cot_statistics_printed.proximal_descent(X, y, lam, eta)
+        w = torch.zeros(X.shape[1], dtype=X.dtype)
+        while True:
+            step = w - eta * X.T @ (X @ w - y) / X.shape[0]
+            w = cot_statistics_printed.soft(step, eta * lam)
+            yield w
 
     monkeypatch.setattr(cot_statistics_printed, "penalised_descent", mended)
     assert cot_statistics_lemmas.lemma_a3().printed_verdict == "holds"

@@ -27,35 +27,6 @@ def certificates(draw):
     )
 
 
-@given(certificates(), certificates())
-def test_the_error_of_a_composition(outer, inner):
-    both = outer.compose(inner)
-    assert both.sup_error == outer.sup_error + outer.lipschitz * inner.sup_error
-    assert both.lipschitz == outer.lipschitz * inner.lipschitz
-    assert both.domain == inner.domain
-    assert both.weight_norm == max(outer.weight_norm, inner.weight_norm)
-    assert both.n_tokens == max(outer.n_tokens, inner.n_tokens)
-    assert both.rigorous == (outer.rigorous and inner.rigorous)
-
-
-@given(certificates(), certificates(), certificates())
-def test_composition_is_associative(f, g, h):
-    left, right = f.compose(g).compose(h), f.compose(g.compose(h))
-    assert math.isclose(left.sup_error, right.sup_error, rel_tol=1e-12)
-    assert math.isclose(left.lipschitz, right.lipschitz, rel_tol=1e-12)
-    assert (left.domain, left.rigorous) == (right.domain, right.rigorous)
-
-
-@given(st.floats(-2, 2), st.floats(-2, 2), st.floats(-1, 1), st.floats(-1, 1), st.floats(-3, 3))
-def test_the_promise_holds_for_two_perturbed_linear_maps(a, b, slip_f, slip_g, x):
-    """f(x) = a x and g(x) = b x, computed with errors: |f~(g~(x)) - f(g(x))| is what was promised."""
-    f = Certificate("f", 100.0, abs(slip_f), abs(a), 1.0)
-    g = Certificate("g", 3.0, abs(slip_g), abs(b), 1.0)
-    computed = a * (b * x + slip_g) + slip_f
-    promised = f.compose(g).sup_error
-    assert abs(computed - a * (b * x)) <= promised + 1e-14 * (1 + abs(a * b * x) + promised)
-
-
 @given(certificates(), st.floats(-1e3, 1e3))
 def test_scaling_scales_error_and_slope_by_the_size_of_the_factor(c, factor):
     scaled = c.scaled(factor)

@@ -11,7 +11,7 @@ from cases import by_name
 from linear_cases import LINEAR, LINEAR_BY_NAME, LinearCase
 
 import icgd
-from icgd.verification.probes.cot_linear import run_statistics_probes
+from icgd.verification.probes.cot_linear import run_linear_model_probes
 
 HARD = {"temperature": "hard", "n_grid": 64, "radius": 16.0}
 
@@ -116,7 +116,7 @@ def test_every_single_change_of_a_weight_is_noticed(name: str) -> None:
                 mutant = copy.deepcopy(program)
                 mutant.codec._like = [mutant.step.attention.like]
                 dict(mutant.named_parameters())[weight].data.reshape(-1)[i] = change(before)
-                if not all(probe.passed for probe in run_statistics_probes(mutant)):
+                if not all(probe.passed for probe in run_linear_model_probes(mutant)):
                     rejected += 1
                     continue
                 last = i >= flat.numel() - 2 and flat.numel() > 2 and "banks" in weight

@@ -140,10 +140,10 @@ def _process_limits() -> Iterator[float]:
 def _field(path: str, name: str) -> float | None:
     """Bytes of a line `name:  123 kB`."""
     try:
-        found = re.search(rf"^{name}:\s+(\d+) kB", Path(path).read_text(), re.MULTILINE)
+        match = re.search(rf"^{name}:\s+(\d+) kB", Path(path).read_text(), re.MULTILINE)
     except OSError:
         return None
-    return None if found is None else 1024.0 * int(found[1])
+    return None if match is None else 1024.0 * int(match[1])
 
 
 def _number(path: str) -> float | None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from icgd.base.construction import load_plugin
-from icgd.cli.bench_command import bench_cot, bench_statistics
+from icgd.cli.bench_command import bench_cot, bench_linear_models
 from icgd.cli.cost_command import cost
 from icgd.cli.guard import FAILED, INTERRUPTED, OneLineGroup, leave, one_line_errors
 from icgd.cli.options import (
@@ -296,7 +296,8 @@ def run(
 
 
 bench.command("cot")(bench_cot)
-bench.command("statistics")(bench_statistics)
+bench.command("linear-models")(bench_linear_models)
+bench.command("statistics", hidden=True)(bench_linear_models)  # its name before
 bench.command("train")(bench_train)
 app.command()(verify)
 app.command()(view)

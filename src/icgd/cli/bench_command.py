@@ -1,4 +1,4 @@
-"""`icgd bench cot` and `icgd bench statistics`: options here, measurements in benchmarks/."""
+"""`icgd bench cot` and `icgd bench linear-models`: options here, measurements in benchmarks/."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def bench_cot(
         job(json)
 
 
-def bench_statistics(
+def bench_linear_models(
     json: JsonOption = None,
 ) -> None:
     """Time linear models in context against plain loops, and their memory against a stack of layers."""
@@ -29,6 +29,6 @@ def bench_statistics(
 
         if json is not None:
             check_file("--json", json)
-        from icgd.cli.benchmarks.linear_models import bench_statistics as job
+        from icgd.cli.benchmarks.linear_models import bench_linear_models as job
 
         job(json)

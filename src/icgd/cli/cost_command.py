@@ -174,11 +174,11 @@ def run_cost(request: CostRequest) -> None:
 
     net = icgd.Network(widths, request.activation, request.output, request.bias)
     fitted = {c.method: c.switches for c in constructions().values() if c.method is not None}
-    found = []
+    costs = []
     for method in methods:
         names = {"n_relu", "attention"} & set(fitted.get(method, ()))
         chosen: dict[str, Any] = {name: getattr(request, name) for name in names}
-        found.append(
+        costs.append(
             icgd.cost(
                 net,
                 method,
@@ -191,17 +191,17 @@ def run_cost(request: CostRequest) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=140)
-    console.print(cost_table(found))
-    console.print(left_out_table(found))
-    for cost in found:
+    console.print(cost_table(costs))
+    console.print(left_out_table(costs))
+    for cost in costs:
         for note in cost.notes:
             console.print(f"{cost.method}: {note}", markup=False)
     if request.plot is not None:
         from icgd.pages.report.drawing.cost_figures import cost_bars
 
-        write_bytes(request.plot, cost_bars([cost.to_dict() for cost in found]))
+        write_bytes(request.plot, cost_bars([cost.to_dict() for cost in costs]))
     if request.json is not None:
-        write_file(request.json, as_json({cost.method: cost.to_dict() for cost in found}))
+        write_file(request.json, as_json({cost.method: cost.to_dict() for cost in costs}))
 
 
 def list_constructions() -> None:
@@ -247,34 +247,34 @@ def run_program_cost(directory: Path, examples: int, json: Path | None) -> None:
         write_file(json, as_json(counted))
 
 
-def cost_table(found: list[MethodCost]) -> Table:
+def cost_table(costs: list[MethodCost]) -> Table:
     """One column per method."""
     from rich.table import Table
 
-    first = found[0]
+    first = costs[0]
     table = Table(
         title=f"icgd cost: widths {','.join(map(str, first.widths))}, {first.activation}, "
         f"{first.n_examples} examples, {first.steps} passes",
         title_justify="left",
     )
     table.add_column("what")
-    for cost in found:
+    for cost in costs:
         table.add_column(cost.method, justify="right")
 
     def row(name: str, *values: Any) -> None:
         table.add_row(name, *[shown(value) for value in values])
 
-    row("layers of a step", *[c.layers for c in found])
-    row("heads of all sublayers", *[None if c.heads is None else sum(c.heads) for c in found])
-    row("  of the largest", *[None if c.heads is None else max(c.heads, default=0) for c in found])
-    row("feed-forward units", *[None if c.hidden is None else sum(c.hidden) for c in found])
-    row("token width", *[c.d_token for c in found])
-    row("units or grid tokens", *[", ".join(f"{k} {v}" for k, v in c.sizes.items()) for c in found])
-    row("error promised", *[c.certified for c in found])
-    row("parameters", *[c.parameters for c in found])
-    row("  not zero", *[c.nonzeros for c in found])
-    row("memory of the weights, bytes", *[c.memory_bytes["dense"] for c in found])
-    row("memory of the tokens, bytes", *[c.state_bytes for c in found])
+    row("layers of a step", *[c.layers for c in costs])
+    row("heads of all sublayers", *[None if c.heads is None else sum(c.heads) for c in costs])
+    row("  of the largest", *[None if c.heads is None else max(c.heads, default=0) for c in costs])
+    row("feed-forward units", *[None if c.hidden is None else sum(c.hidden) for c in costs])
+    row("token width", *[c.d_token for c in costs])
+    row("units or grid tokens", *[", ".join(f"{k} {v}" for k, v in c.sizes.items()) for c in costs])
+    row("error promised", *[c.certified for c in costs])
+    row("parameters", *[c.parameters for c in costs])
+    row("  not zero", *[c.nonzeros for c in costs])
+    row("memory of the weights, bytes", *[c.memory_bytes["dense"] for c in costs])
+    row("memory of the tokens, bytes", *[c.state_bytes for c in costs])
     table.add_section()
     titles = {
         "dense": "dense, D x D heads",
@@ -284,15 +284,15 @@ def cost_table(found: list[MethodCost]) -> Table:
     }
     for unit in ("example", "pass"):
         for model, title in titles.items():
-            values = [getattr(c, f"flops_per_{unit}")[model] for c in found]
+            values = [getattr(c, f"flops_per_{unit}")[model] for c in costs]
             row(f"operations per {unit}: {title}", *values)
     table.add_section()
-    row("updates per pass", *[c.updates_per_pass for c in found])
-    row("sublayers in sequence per pass", *[c.serial_per_pass for c in found])
+    row("updates per pass", *[c.updates_per_pass for c in costs])
+    row("sublayers in sequence per pass", *[c.serial_per_pass for c in costs])
     return table
 
 
-def left_out_table(found: list[MethodCost]) -> Table:
+def left_out_table(costs: list[MethodCost]) -> Table:
     """What the papers leave out, and copies they could do without."""
     from rich.table import Table
 
@@ -301,7 +301,7 @@ def left_out_table(found: list[MethodCost]) -> Table:
         table.add_column(
             name, overflow="fold", justify="right" if name in ("per example", "in all") else "left"
         )
-    for cost in found:
+    for cost in costs:
         for part in cost.left_out:
             each = shown(part.per_example) if part.per_example else ""
             table.add_row(cost.method, part.name, each, shown(part.total), part.unit, part.note)

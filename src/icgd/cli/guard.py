@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from icgd.errors import IcgdError, InvalidFile, InvalidParameter
+from icgd.errors import IcgdError, InvalidFile, InvalidParameter, OutOfRange
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 UNMISTAKABLE = ("n_grid", "rho", "lr", "lam")
@@ -49,7 +49,7 @@ def one_line_errors(interrupted: str = NOTHING_WRITTEN) -> Iterator[None]:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         leave(f"error: {what}. Check the path and its permissions.", BAD_INPUT)
     except (MemoryError, RuntimeError) as error:
-        # PyTorch reports a failed allocation as a plain RuntimeError.
+        # PyTorch reports a failed allocation as a plain RuntimeError, whose text is all that tells it.
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
             raise
         leave("error: out of memory. Use smaller widths, fewer rows or fewer epochs.", BAD_INPUT)
@@ -90,8 +90,8 @@ def _one_line_usage() -> Iterator[None]:
         if type(error).__name__ == "NoArgsIsHelpError":
             raise
         command = error.ctx.command_path if error.ctx else "icgd"
-        said = error.format_message().rstrip(".")
-        leave(f"error: {said}{_given(error)}. Try: {command} --help", BAD_INPUT)
+        complaint = error.format_message().rstrip(".")
+        leave(f"error: {complaint}{_given(error)}. Try: {command} --help", BAD_INPUT)
 
 
 def _given(error: Exception) -> str:
@@ -107,7 +107,7 @@ def _for_the_command_line(error: IcgdError) -> str:
         return str(error)
     if isinstance(error, InvalidFile):
         return str(error)  # it may quote column names and paths, which only look like parameters
-    return in_options(with_remedy_for_hard_heads(str(error), values), options)
+    return in_options(str(with_remedy_for_hard_heads(error, values)), options)
 
 
 def _command_line() -> tuple[dict[str, str], Mapping[str, Any]]:
@@ -150,15 +150,14 @@ def _in_options(text: str, options: Mapping[str, str]) -> str:
     return text
 
 
-def with_remedy_for_hard_heads(text: str, values: Mapping[str, Any]) -> str:
+def with_remedy_for_hard_heads(error: IcgdError, values: Mapping[str, Any]) -> IcgdError:
     """A coarse nearest-token head leaves its range by its own error: more range makes it worse."""
-    left = re.search(r"outside its certified range \[-(\S+), \1\]\. ", text)
-    if values.get("temperature") != "hard" or left is None:
-        return text
-    radius, n_grid = float(left[1]), values.get("n_grid") or 32
-    if radius / n_grid <= COARSE:
-        return text
-    return (
-        f"{text[: left.end()]}With temperature='hard' a number is read to about radius / tokens = "
-        f"{radius / n_grid:g}. Use a smaller radius and more tokens, such as radius=16 n_grid=256."
+    if values.get("temperature") != "hard" or not isinstance(error, OutOfRange):
+        return error
+    spacing = error.radius / (values.get("n_grid") or 32)
+    if spacing <= COARSE:
+        return error
+    return error.advising(
+        f"With temperature='hard' a number is read to about radius / tokens = {spacing:g}. Use a smaller "
+        "radius and more tokens, such as radius=16 n_grid=256."
     )

@@ -114,14 +114,14 @@ class ReportRequest:
         return (run if run.is_dir() else run.parent) / "report.html"
 
     def _inches(self) -> float:
-        asked = self.width or "single"
+        width = self.width or "single"
         try:
-            inches = WIDTHS.get(asked) or float(asked)
+            inches = WIDTHS.get(width) or float(width)
         except ValueError:
             inches = 0.0
         if not SMALLEST <= inches <= LARGEST:
             raise InvalidParameter(
-                "--width", asked, f"be single, double, or {SMALLEST:g} to {LARGEST:g} inches"
+                "--width", width, f"be single, double, or {SMALLEST:g} to {LARGEST:g} inches"
             )
         return inches
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +91,7 @@ def _read_cells(path: Path) -> pd.DataFrame:
             f"{path} is not UTF-8 text ({error.reason}). Save it as CSV with encoding UTF-8."
         ) from None
     except (pd.errors.ParserError, ValueError) as error:
-        raise InvalidFile(_unreadable(path, str(error))) from None
+        raise InvalidFile(_unreadable(path, error)) from None
     except OSError as error:
         raise InvalidFile(f"{path} cannot be read: {error.strerror}. Check the file.") from None
 
@@ -123,15 +123,32 @@ def _check_size(path: Path) -> None:
                 )
 
 
-def _unreadable(path: Path, reason: str) -> str:
-    extra = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason)
+def _unreadable(path: Path, error: ValueError) -> str:
+    extra = _first_long_row(path)
     if extra is None:
-        return f"{path} is not a readable CSV file ({reason}). Mend the line it names."
-    names, line, cells = extra.groups()
+        return f"{path} is not a readable CSV file ({error}). Mend the line it names."
+    names, line, cells = extra
     return (
         f"The row in line {line} of {path} has {cells} cells and the header has {names} names. Name every "
         "column, or remove the extra cells (write decimals with a point)."
     )
+
+
+def _first_long_row(path: Path) -> tuple[int, int, int] | None:
+    """Names in the header, line and cells of the first row with more cells than that, if there is one."""
+    from pandas.io.common import get_handle
+
+    try:
+        with get_handle(path, "r", encoding="utf-8", compression="infer") as opened:
+            rows = csv.reader(opened.handle, skipinitialspace=True)
+            n_names = 0
+            for cells in rows:
+                n_names = n_names or len(cells)
+                if len(cells) > n_names:
+                    return n_names, rows.line_num, len(cells)
+    except (csv.Error, OSError, UnicodeDecodeError):
+        pass
+    return None
 
 
 def _check_header(names: list[str], path: Path) -> None:

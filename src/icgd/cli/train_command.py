@@ -79,11 +79,13 @@ def train(
                 )
         from icgd.lab.training.config import load_config
 
-        made = load_config(config, [*(set or ()), *(["training.compile=true"] if compile else [])])
+        settings = load_config(
+            config, [*(set or ()), *(["training.compile=true"] if compile else [])]
+        )
         from icgd.lab.training.trainer import train as job
 
-        with progress_with_loss(made.training.train_steps) as report:
-            done = job(made, restart=restart, report=report, weights_of=start)
+        with progress_with_loss(settings.training.train_steps) as report:
+            done = job(settings, restart=restart, report=report, weights_of=start)
         if done.leads:
             typer.echo(f"step {done.step:,}, loss {done.loss:.4g}: {done.directory}")
 
@@ -136,14 +138,14 @@ def evaluate(
             )
         from icgd.lab.experiments.measures import evaluate_run, evaluation_figure, evaluation_table
 
-        told = evaluate_run(run, n_points=points, n_prompts=prompts, seed=seed)
-        figure = evaluation_figure(told)
+        measured = evaluate_run(run, n_points=points, n_prompts=prompts, seed=seed)
+        figure = evaluation_figure(measured)
         with staged(out.parent) as place:
-            (place / out.name).write_text(as_json(told) + "\n", encoding="utf-8")
+            (place / out.name).write_text(as_json(measured) + "\n", encoding="utf-8")
             figure.savefig(place / picture.name, format="png")
         from rich.console import Console
 
-        Console(highlight=False).print(evaluation_table(told))
+        Console(highlight=False).print(evaluation_table(measured))
         typer.echo(f"Numbers: {out}; figure: {picture}")
 
 

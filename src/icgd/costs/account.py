@@ -177,33 +177,33 @@ def _forward_sizes(
 
 def stack_cost(spec: NetworkSpec, about: dict[str, Any], wanted: Wanted) -> MethodCost:
     """The stack that goes backward."""
-    made, n_tokens = _stack_sizes(spec, about["error"], wanted.n_relu), wanted.n_tokens
+    reached, n_tokens = _stack_sizes(spec, about["error"], wanted.n_relu), wanted.n_tokens
     width = stack_width(spec.widths, spec.bias)
-    if made.fits is None:
-        return unreached(about, made, stack_layers(spec.n_layers), width, n_tokens)
-    assert isinstance(made.fits, StackFits)
-    fits = at_depth(made.fits, spec.n_layers)
+    if reached.fits is None:
+        return unreached(about, reached, stack_layers(spec.n_layers), width, n_tokens)
+    assert isinstance(reached.fits, StackFits)
+    fits = at_depth(reached.fits, spec.n_layers)
     bill = stack_bill(spec.widths, fits, bias=spec.bias, box=wanted.box)
     sizes = {"value": fits.value[1].n_units, "slope": fits.slope[1].n_units}
-    return _from_bill(about, made, bill, n_tokens, sizes)
+    return _from_bill(about, reached, bill, n_tokens, sizes)
 
 
 def forward_mode_cost(spec: NetworkSpec, about: dict[str, Any], wanted: Wanted) -> MethodCost:
     """The stack that carries derivatives forward."""
-    made = _forward_sizes(spec, about["error"], wanted.n_relu, wanted.attention)
+    reached = _forward_sizes(spec, about["error"], wanted.n_relu, wanted.attention)
     n_tokens = wanted.n_tokens
     width = forward_width(spec.widths, spec.bias)
-    if made.fits is None:
-        return unreached(about, made, max(2, spec.n_layers), width, n_tokens)
-    assert isinstance(made.fits, ForwardFits)
-    f = made.fits
+    if reached.fits is None:
+        return unreached(about, reached, max(2, spec.n_layers), width, n_tokens)
+    assert isinstance(reached.fits, ForwardFits)
+    f = reached.fits
     sizes = {n: getattr(f, n).n_units for n in ("value", "product", "identity")}
     bill = forward_bill(spec.widths, f, bias=spec.bias, box=wanted.box)
-    return _from_bill(about, made, bill, n_tokens, sizes)
+    return _from_bill(about, reached, bill, n_tokens, sizes)
 
 
 def _from_bill(
-    about: dict[str, Any], made: Reached, bill: Bill, n_tokens: int, sizes: dict[str, int]
+    about: dict[str, Any], reached: Reached, bill: Bill, n_tokens: int, sizes: dict[str, int]
 ) -> MethodCost:
     entries = {model: bill.entries(model) for model in MODELS}
     steps = about["steps"]
@@ -217,7 +217,7 @@ def _from_bill(
     )
     return MethodCost(
         **about,
-        certified=made.certified,
+        certified=reached.certified,
         sizes=sizes,
         layers=bill.n_layers,
         heads=tuple(layer.n_heads for layer in bill.layers),
@@ -236,13 +236,13 @@ def _from_bill(
 
 
 def unreached(
-    about: dict[str, Any], made: Reached, layers: int, width: int, n_tokens: int
+    about: dict[str, Any], reached: Reached, layers: int, width: int, n_tokens: int
 ) -> MethodCost:
     """What can be said where the wanted error cannot be had."""
     nothing: Mapping[str, None] = dict.fromkeys(MODELS)
     return MethodCost(
         **about,
-        certified=made.certified,
+        certified=reached.certified,
         sizes={},
         layers=layers,
         heads=None,
@@ -258,17 +258,17 @@ def unreached(
         flops_total=nothing,
         updates_per_pass=1,
         serial_per_pass=layers,
-        notes=(made.note,),
+        notes=(reached.note,),
     )
 
 
 def flops_of(per_pass: Callable[[str], int], about: dict[str, Any]) -> dict[str, Any]:
     """Operations per example, per pass and in all, by cost model."""
-    found = {model: per_pass(model) for model in MODELS}
+    operations = {model: per_pass(model) for model in MODELS}
     return {
-        "flops_per_example": {m: n / about["n_examples"] for m, n in found.items()},
-        "flops_per_pass": found,
-        "flops_total": {m: n * about["steps"] for m, n in found.items()},
+        "flops_per_example": {m: n / about["n_examples"] for m, n in operations.items()},
+        "flops_per_pass": operations,
+        "flops_total": {m: n * about["steps"] for m, n in operations.items()},
     }
 
 

@@ -153,9 +153,9 @@ class CotSizes:
         W, p, c, n = self.working, self.n_grid, self.d, self.attention_nonzeros
         tokenwise = self.routing_nonzeros[0] + self.activation_nonzeros[0]
         laid_out = n["right"] * W + p * n["spread"]
-        asked = c * n["query"] + p * n["key"] + 2 * c * p * self.n_heads
+        scores = c * n["query"] + p * n["key"] + 2 * c * p * self.n_heads
         collected = p * n["value"] + c * p * self.values + c * n["output"]
-        return c * tokenwise + laid_out + asked + collected
+        return c * tokenwise + laid_out + scores + collected
 
 
 def cot_calls(n_layers: int) -> int:

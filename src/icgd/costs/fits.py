@@ -103,13 +103,13 @@ def stack_fits_for(spec: NetworkSpec, error: float) -> Reached:
 @lru_cache(maxsize=64)
 def forward_fits_for(spec: NetworkSpec, error: float, attention: str | None) -> Reached:
     """The first size on a ladder whose fits are measured to `error`."""
-    found: list[tuple[float, int]] = []
+    tried: list[tuple[float, int]] = []
     for n in LADDER:
         fits, promised = forward_fits(spec, n, attention)
         if promised <= error:
             return Reached(fits, promised)
-        found.append((promised, n))
-    best, n = min(found)
+        tried.append((promised, n))
+    best, n = min(tried)
     return Reached(
         None,
         best,
@@ -126,9 +126,9 @@ def _step(program: Program) -> Stack:
 def _family(step: Stack, layer: str, family: str) -> HeadFamily:
     sublayer = step.sublayers[layer]
     assert isinstance(sublayer, AttentionSublayer)
-    found = sublayer.families[family]
-    assert isinstance(found, HeadFamily)
-    return found
+    heads = sublayer.families[family]
+    assert isinstance(heads, HeadFamily)
+    return heads
 
 
 def _size(family: HeadFamily) -> FitSize:

@@ -90,20 +90,6 @@ def stack_dense_flops(
     )
 
 
-def stack_dense_parameters(
-    widths: Sequence[int], n_units: int, *, bias: bool = False, box: bool = True
-) -> int:
-    """3 D^2 (h_A + A) + 2 H D, letters as in `stack_dense_flops`.
-
-    Statement: [DEEP] Theorem 1
-
-    Differs from the paper: it bounds norms, not the number of parameters.
-    """
-    A, D = sum(widths[1:]), stack_width(widths, bias)
-    hidden = 2 * widths[-1] + 2 * (3 * A + widths[-1]) + 2 * n_weights(widths, bias) * box
-    return 3 * D * D * (2 * A * n_units + 3 * A) + 2 * hidden * D
-
-
 def stack_bill(
     widths: Sequence[int],
     fits: StackFits,
@@ -165,12 +151,12 @@ def _signal(j: int, w: tuple[int, ...], fits: StackFits, products: str) -> list[
     carry = LayerBill(f"carry{j}", (Heads(w[j], SIGNS, (r,), 1),), (reads + w[j] + (not last),))
     erase = Units(2 * w[j], 4 * w[j])
     if fits.square is None or j in fits.gated:
-        made = Units(2 * w[j], 8 * w[j])
+        units = Units(2 * w[j], 8 * w[j])
     else:
         M, (argument, constant) = fits.square.n_units, fits.square.uses
-        made = Units(2 * w[j] * M, 2 * w[j] * (2 * argument + constant + M))
+        units = Units(2 * w[j] * M, 2 * w[j] * (2 * argument + constant + M))
     both = 2 * w[j] + 1
-    return [carry, LayerBill(f"multiply{j}", (made, erase), (both, both))]
+    return [carry, LayerBill(f"multiply{j}", (units, erase), (both, both))]
 
 
 # -- forward differentiation -----------------------------------------------------------------------
@@ -212,32 +198,6 @@ def forward_width(widths: Sequence[int], bias: bool = False) -> int:
     return w[0] + 2 * w[-1] + n_weights(w, bias) + stored + 2
 
 
-def forward_heads(
-    widths: Sequence[int], n_value: int, n_product: int, n_identity: int, bias: bool = False
-) -> list[int]:
-    """Heads of each of the N layers, M_1 units for r, M_3 for s r', M_4 for the identity.
-
-    Statement: [BRIDGE] Theorem 2
-
-    Layer p < N: w_p M_1 + w_p D_p M_3 (every weight so far, for each unit), one more with biases.
-
-    Differs from the paper: O(N K^3 M) heads a layer where it prints O(N K^2 M).
-
-    >>> forward_heads((3, 4, 4, 1), 200, 200, 80)
-    [3200, 13600, 80]
-    """
-    w, N = tuple(widths), len(widths) - 1
-    if N == 1:
-        return [w[1] * n_identity] * 2
-    if N == 2:
-        return [w[1] * n_value + bias, w[2] * w[1] * n_product + w[1] * n_value + bias]
-    made = [
-        w[p] * n_value + bias + w[p] * (w[p - 1] + bias + n_weights(w, bias, p - 1)) * n_product
-        for p in range(1, N)
-    ]
-    return [*made, w[N] * n_identity]
-
-
 def forward_bill(
     widths: Sequence[int], fits: ForwardFits, *, bias: bool = False, box: bool = True
 ) -> Bill:
@@ -262,8 +222,10 @@ def forward_bill(
         parts = [Heads(w[p], fits.value, (argument(p), 1), w[p + 1] + (N > 2)), *passing(w[p + 1])]
         if N > 2:
             new, old = w[p] * (w[p - 1] + bias), w[p] * n_weights(w, bias, p - 1)
-            made = [Heads(n, fits.product, (1, argument(p), 1), w[p + 1]) for n in (new, old) if n]
-            parts += made
+            products = [
+                Heads(n, fits.product, (1, argument(p), 1), w[p + 1]) for n in (new, old) if n
+            ]
+            parts += products
         layers.append(LayerBill(f"attention{p}", tuple(parts)))
     if N == 1:
         layers.append(LayerBill("attention0", (Heads(w[1], fits.identity, (d_in, 1), 1),)))

@@ -47,16 +47,16 @@ def ratio_row(
     net = network(n_layers, width, activation)
     stack = cost(net, "stack", error=error, n_examples=N_EXAMPLES)
     cot = cost(net, "cot", error=error, n_examples=N_EXAMPLES)
-    found: dict[str, float | None] = {}
+    ratios: dict[str, float | None] = {}
     for model in MODELS:
         above, below = stack.flops_per_example[model], cot.flops_per_example[model]
-        found[model] = None if above is None or below is None else above / below
+        ratios[model] = None if above is None or below is None else above / below
     square = None
     dense = stack.flops_per_example["dense"]
     if dense is not None and cot.reached:
         sizes = CotSizes(width, False, True, cot.sizes["n_grid"])
         square = dense / (cot_calls(n_layers) * sizes.call_flops(square=True))
-    return RatioRow(n_layers, found, square)
+    return RatioRow(n_layers, ratios, square)
 
 
 def ratio_table(activation: str = "relu", error: float | None = 1e-6) -> list[RatioRow]:
@@ -110,9 +110,9 @@ def ratio_exponent(model: str, activation: str = "relu", low: int = 32, high: in
 
     def ratio(n: int) -> float:
         row = ratio_row(n, activation, error=1e-6)
-        found = row.ratio[model]
-        assert found is not None
-        return found
+        value = row.ratio[model]
+        assert value is not None
+        return value
 
     return exponent(ratio, low, high)
 
@@ -122,8 +122,8 @@ def break_even_depth(model: str, activation: str = "relu", most: int = 512) -> i
     low, high = 2, most
 
     def above(n: int) -> bool:
-        found = ratio_row(n, activation, error=1e-6).ratio[model]
-        return found is not None and found > 1
+        ratio = ratio_row(n, activation, error=1e-6).ratio[model]
+        return ratio is not None and ratio > 1
 
     if not above(high):
         return None

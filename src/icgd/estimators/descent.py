@@ -135,8 +135,8 @@ def _attempt(
     run, chunk, w = None, min(FIRST_CHUNK, limit), task.start
     before = _worst(standings(w))
     while True:
-        made = program.run(task.X, task.y, init=w, steps=chunk)
-        run, w = made if run is None else _joined(run, made), made.weights
+        part = program.run(task.X, task.y, init=w, steps=chunk)
+        run, w = part if run is None else _joined(run, part), part.weights
         each = standings(w)
         now = _worst(each)
         done = run.cost.rounds

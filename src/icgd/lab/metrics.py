@@ -42,11 +42,6 @@ def loss_per_position(predictions: Tensor, targets: Tensor) -> Tensor:
     return squared_errors(predictions, targets).mean(0)
 
 
-def mean_loss(predictions: Tensor, batch: Batch) -> Tensor:
-    """The mean squared error over all positions that count: what training minimises."""
-    return batch.mean(squared_errors(predictions, batch.ys))
-
-
 def r2_per_position(predictions: Tensor, targets: Tensor) -> Tensor:
     """(n,): R2 pooled over prompts and outputs, at each position.
 

@@ -34,5 +34,5 @@ class PlainLayer(nn.Module):
         )
         mixed = attention(q * q.shape[-1] ** -0.5, k, v, kind="softmax", causal=self.causal)
         h = self.norms[0](h + self.out(mixed.transpose(1, 2).flatten(2)))
-        made: Tensor = self.norms[1](h + self.down(torch.relu(self.up(h))))
-        return made
+        out: Tensor = self.norms[1](h + self.down(torch.relu(self.up(h))))
+        return out

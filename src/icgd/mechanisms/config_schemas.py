@@ -172,7 +172,7 @@ class GridConfig(_Part):
             raise ValueError(violation)
 
 
-class StatisticsGridConfig(GridConfig):
+class LinearModelGridConfig(GridConfig):
     """Heads on a grid that also read targets."""
 
     target_radius: Size
@@ -251,7 +251,7 @@ class COT_LINEAR(AnyConfig):  # noqa: N801 - named as the other schemas are
 
     problem: LinearModelConfig  # type: ignore[assignment]
     optimizer: GDConfig  # type: ignore[assignment]
-    options: StatisticsGridConfig  # type: ignore[assignment]
+    options: LinearModelGridConfig  # type: ignore[assignment]
     dtype: Literal["float64", "float32"]
     tables: TablesConfig | None = None
 

@@ -39,8 +39,8 @@ def newton_matrix(X: Tensor, alpha: float, steps: int) -> Tensor:
 
 def newton_weights(X: Tensor, y: Tensor, alpha: float, steps: int) -> Tensor:
     """w_k = M_k X^T y: (d,) for y of shape (n,), (k, d) for (n, k)."""
-    made = newton_matrix(X, alpha, steps) @ (X.mT @ (y if y.dim() == 2 else y.unsqueeze(-1)))
-    return made.mT if y.dim() == 2 else made[..., 0]
+    weights = newton_matrix(X, alpha, steps) @ (X.mT @ (y if y.dim() == 2 else y.unsqueeze(-1)))
+    return weights.mT if y.dim() == 2 else weights[..., 0]
 
 
 def newton_path(X: Tensor, y: Tensor, alpha: float, steps: int) -> list[Tensor]:
@@ -62,8 +62,8 @@ def gd_path(X: Tensor, y: Tensor, lr: float, steps: int) -> list[Tensor]:
 def least_squares(X: Tensor, y: Tensor) -> Tensor:
     """The minimiser of |X w - y|^2 of smallest norm, where both iterations lead."""
     Y = y if y.dim() == 2 else y.unsqueeze(-1)
-    made = torch.linalg.lstsq(X, Y, driver="gelsd").solution
-    return made.mT if y.dim() == 2 else made[..., 0]
+    weights = torch.linalg.lstsq(X, Y, driver="gelsd").solution
+    return weights.mT if y.dim() == 2 else weights[..., 0]
 
 
 def regression_gd(phi: Tensor, Y: Tensor, lr: float, steps: int, lam: float = 0.0) -> Tensor:

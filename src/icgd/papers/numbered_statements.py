@@ -57,13 +57,13 @@ def named(statement: str) -> set[str]:
     >>> named("C.9, Steps 1 and 2")
     set()
     """
-    found, kind = set(), ""
+    names, kind = set(), ""
     for part in re.split(r",\s*|\s*\(", statement):
         match = _NUMBER.fullmatch(part)
         if match:
             kind = match.group(1) or kind
-            found |= {f"{kind} {match.group(2)}"} if kind else set()
-    return found
+            names |= {f"{kind} {match.group(2)}"} if kind else set()
+    return names
 
 
 def without_row(paper: str, titles: Iterable[str]) -> list[str]:

@@ -196,11 +196,11 @@ def tally(rows: Iterable[Row]) -> Tally:
     {'holds': 0, 'false': 0, 'slip': 0, 'reading': 0, 'float': 0}
     """
     listed = list(rows)
-    found = Counter(row.printed_verdict for row in listed)
-    verdicts = {verdict: found.pop(verdict, 0) for verdict in VERDICTS}
-    if found:
+    counted = Counter(row.printed_verdict for row in listed)
+    verdicts = {verdict: counted.pop(verdict, 0) for verdict in VERDICTS}
+    if counted:
         raise InvalidParameter(
-            "printed_verdict", next(iter(found)), f"be one of {', '.join(VERDICTS)}"
+            "printed_verdict", next(iter(counted)), f"be one of {', '.join(VERDICTS)}"
         )
     return Tally(len(listed), verdicts, sum(row.passed for row in listed))
 
@@ -251,13 +251,3 @@ def to_json(rows: Iterable[Row]) -> str:
             if not math.isfinite(row[name]):
                 row[name] = str(row[name])
     return json.dumps(plain, indent=2, allow_nan=False)
-
-
-def from_json(text: str) -> list[Row]:
-    """The rows that `to_json` wrote."""
-    rows = json.loads(text)
-    for row in rows:
-        row.update(
-            measured=float(row["measured"]), bound=float(row["bound"]), errata=tuple(row["errata"])
-        )
-    return [Row(**row) for row in rows]

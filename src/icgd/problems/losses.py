@@ -242,8 +242,8 @@ def _derivative(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
             value = f(point)
             if not value.requires_grad:
                 return torch.zeros_like(s)
-            (found,) = torch.autograd.grad(value.sum(), point, create_graph=s.requires_grad)
-        return found
+            (derivative,) = torch.autograd.grad(value.sum(), point, create_graph=s.requires_grad)
+        return derivative
 
     return slope
 

@@ -234,7 +234,7 @@ def _known_loss(loss: str | Loss) -> Loss:
             f"be one of {sorted(LOSSES)} or a Loss",
             remedy="Wrap a function of one output and its target: icgd.joint_loss(f).",
         )
-    found = built_in(loss)
-    if found is None:
+    known = built_in(loss)
+    if known is None:
         raise InvalidParameter("loss", loss, f"be one of {sorted(LOSSES)} or a Loss")
-    return found
+    return known

@@ -52,7 +52,7 @@ def check_slope(slope: float) -> float:
 
 def as_representation(layers: Sequence[Any], n_features: int) -> Representation:
     """Layers W or (W, b) as float64 matrices whose widths fit together."""
-    made, width = [], n_features
+    pairs, width = [], n_features
     for i, layer in enumerate(layers):
         pair = isinstance(layer, (tuple, list)) and len(layer) == 2
         W, b = layer if pair else (layer, None)
@@ -66,9 +66,9 @@ def as_representation(layers: Sequence[Any], n_features: int) -> Representation:
             )
         if not (bool(W.isfinite().all()) and bool(b.isfinite().all())):
             raise InvalidParameter(f"representation[{i}]", "NaN or infinity", "be finite")
-        made.append((W, b.to(torch.float64)))
+        pairs.append((W, b.to(torch.float64)))
         width = W.shape[0]
-    return tuple(made)
+    return tuple(pairs)
 
 
 def as_lists(layers: Representation) -> list[list[Any]]:
@@ -115,8 +115,8 @@ class RepresentationRegression:
         check_slope(self.slope)
         positive("lam", self.lam, zero=True)
         checked_radius("x_radius", self.x_radius)
-        made = as_representation(self.representation, self.n_features)
-        object.__setattr__(self, "representation", made)
+        layers = as_representation(self.representation, self.n_features)
+        object.__setattr__(self, "representation", layers)
 
     @property
     def n_representation(self) -> int:
@@ -210,8 +210,8 @@ class Autoregression:
             raise InvalidParameter("n_steps", self.n_steps, f"be >= order = {self.order}")
         check_slope(self.slope)
         checked_radius("x_radius", self.x_radius)
-        made = as_representation(self.representation, self.order * self.n_features)
-        object.__setattr__(self, "representation", made)
+        layers = as_representation(self.representation, self.order * self.n_features)
+        object.__setattr__(self, "representation", layers)
 
     @property
     def n_representation(self) -> int:

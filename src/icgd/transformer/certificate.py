@@ -17,8 +17,8 @@ class Certificate:
     rigorous     False if a constant in it was estimated and not proven
 
     >>> half = Certificate("half", domain=2.0, sup_error=0.1, lipschitz=0.5, weight_norm=1.0)
-    >>> half.compose(half).sup_error
-    0.15000000000000002
+    >>> half.scaled(-3.0).lipschitz
+    1.5
     """
 
     name: str
@@ -32,18 +32,6 @@ class Certificate:
     def __post_init__(self) -> None:
         if math.isnan(self.sup_error) or self.sup_error < 0:
             raise ValueError(f"A certificate's error must be >= 0. Got {self.sup_error}.")
-
-    def compose(self, inner: Certificate) -> Certificate:
-        """The certificate of `self` applied after `inner`: outer error + Lipschitz * inner error."""
-        return Certificate(
-            name=f"{self.name} o {inner.name}",
-            domain=inner.domain,
-            sup_error=self.sup_error + self.lipschitz * inner.sup_error,
-            lipschitz=self.lipschitz * inner.lipschitz,
-            weight_norm=max(self.weight_norm, inner.weight_norm),
-            n_tokens=max(self.n_tokens, inner.n_tokens),
-            rigorous=self.rigorous and inner.rigorous,
-        )
 
     def scaled(self, factor: float) -> Certificate:
         """The certificate of `factor` times the gadget's output."""

@@ -18,9 +18,9 @@ from icgd.problems import LinearModel
 from icgd.transformer.program import Program, Run
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName
-from icgd.verification.bounds.cot_linear import StepBound, statistics_codec, step_bound
+from icgd.verification.bounds.cot_linear import StepBound, linear_model_codec, step_bound
 from icgd.verification.bounds.linear_model_theory import lasso_bound, strongly_convex_bound
-from icgd.verification.probes.cot_linear import StatisticsProbe, run_statistics_probes
+from icgd.verification.probes.cot_linear import LinearModelProbe, run_linear_model_probes
 from icgd.verification.verdict.judgement import (
     Outcome,
     Part,
@@ -30,7 +30,7 @@ from icgd.verification.verdict.judgement import (
     outcome,
     sight,
 )
-from icgd.verification.verdict.linear_model_table import statistics_table
+from icgd.verification.verdict.linear_model_table import linear_model_table
 from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import worst
 
@@ -92,7 +92,7 @@ class Constants:
 
 
 @dataclass(frozen=True, repr=False)
-class StatisticsCheck(Verdict):
+class LinearModelCheck(Verdict):
     """The verdict on a linear model's program.
 
     max_error        largest |w - w_gd| at any step, against autograd and torch.optim from the same w
@@ -112,7 +112,7 @@ class StatisticsCheck(Verdict):
     ratio: float
     verdict: Outcome
     rounds: list[StepRecord]
-    probes: list[StatisticsProbe]
+    probes: list[LinearModelProbe]
     constants: Constants
     run: Run | None
     gd_weights: Tensor
@@ -121,7 +121,7 @@ class StatisticsCheck(Verdict):
 
     def table(self) -> Table:
         """The verdict for the terminal."""
-        return statistics_table(self)
+        return linear_model_table(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a result file."""
@@ -145,7 +145,7 @@ class StatisticsCheck(Verdict):
         }
 
 
-def verify_statistics(
+def verify_linear_model(
     program: Program,
     X: Any,
     Y: Any,
@@ -156,13 +156,13 @@ def verify_statistics(
     probe_sets: int = 1,
     seed: int = 0,
     progress: bool | Callable[[int, int], None] = False,
-) -> StatisticsCheck:
+) -> LinearModelCheck:
     """Probes, then a run step by step against exact (proximal) gradient descent and the minimiser."""
     n_steps = whole_number("steps", steps)
     bound = step_bound(program, executor)
-    problems = statistics_codec(program).problems(X, Y, init)
+    problems = linear_model_codec(program).problems(X, Y, init)
     lanes = [_Lane(bound, x, y, w) for x, y, w in problems]
-    probes = run_statistics_probes(program, n_sets=probe_sets, seed=seed)
+    probes = run_linear_model_probes(program, n_sets=probe_sets, seed=seed)
     records: list[StepRecord] = []
     single = len(lanes) == 1
 
@@ -197,11 +197,11 @@ def verify_statistics(
 def _verdict(
     lanes: list[_Lane],
     records: list[StepRecord],
-    probes: list[StatisticsProbe],
+    probes: list[LinearModelProbe],
     run: Run | None,
     stopped: str,
     estimated: list[str],
-) -> StatisticsCheck:
+) -> LinearModelCheck:
     notes = list(dict.fromkeys([*estimated, *(note for lane in lanes for note in lane.notes)]))
     if stopped:
         notes.append(stopped)
@@ -226,7 +226,7 @@ def _verdict(
         if r.distance > lane.floor and math.isfinite(r.theorem)
     ]
     gd = [lane.gd for lane in lanes]
-    return StatisticsCheck(
+    return LinearModelCheck(
         max_error=worst(r.error for r in records),
         max_round_error=worst(r.step_error for r in records),
         round_bound=worst(r.step_bound for r in records),

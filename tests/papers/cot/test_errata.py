@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,12 @@ from icgd.papers.cot.section_4.growth import (
     uniform_round_error,
 )
 from icgd.papers.cot.section_4.masking import (
+    Reading,
     all_readings,
     initial_blocks,
     near_print_selection,
     needed,
     repaired_selection,
-    shifted_readings,
     train_by_index,
     written,
     wrong_selections,
@@ -45,7 +46,6 @@ from icgd.papers.cot.section_4.states import (
     exact_states,
     single_steps,
     step_accuracies,
-    train_with,
     unwatched,
     weight_distance,
 )
@@ -53,6 +53,7 @@ from icgd.papers.errata import COT
 from icgd.papers.measuring import gap
 from icgd.papers.theorem_table import checkers
 from icgd.transformer.blocks import closed_from
+from icgd.transformer.runtime.loop import execute
 from icgd.verification.bounds.cot_rounds import round_error
 from icgd.verification.bounds.whole_run import expansion
 from icgd.verification.probes.cot_network import run_probes
@@ -206,6 +207,19 @@ def misnamed_data(reading, n_layers, n_rounds=3):
     return [g for g, s in picked.items() if s.data and data.get(s.second) != needed(g, n_layers)[1]]
 
 
+def shifted_readings(n_layers):
+    """The printed rule with both countings moved at will.
+
+    Moving t by N moves the data it names by one, and a shift beyond these names no block at all.
+    """
+    parses = ("t - 2(t mod N)", "t - (2t mod N)", "(t - 2t) mod N")
+    origins = range(-2 * n_layers, 3 * n_layers + 1)
+    for parse, one_to_n, listed, origin, start in product(
+        parses, (False, True), (False, True), origins, range(-5, 6)
+    ):
+        yield Reading(parse, one_to_n, listed, "generated", origin, start)
+
+
 @pytest.mark.parametrize("n_layers", range(2, 8))
 def test_mask_formula_under_any_shift(n_layers):
     # Wherever t and the data are counted from, and however the remainder binds, no reading is right.
@@ -244,6 +258,15 @@ def test_mask_formula_trains(n_layers, seed):
 
         wrong = train_by_index(program, case.X, case.Y, case.weights, off_by_one)
         assert not weight_distance(wrong, check.sgd_weights) < 1e-4
+
+
+def train_with(program, X, Y, init, steps):
+    """A training run under a mask rule of one's own: the weights after the last round."""
+    session = program.codec.session(X, Y, init=init, epochs=1, steps=None, padded=False)
+    engine = unwatched(program)
+    with torch.no_grad():
+        state = execute(steps, session.prompt, session.arrivals(None), engine)
+    return session.decode({address: engine.dump(block) for address, block in state.live.items()})
 
 
 @pytest.mark.parametrize("n_layers", [3, 4])

@@ -82,8 +82,8 @@ def _is_there(claim: int, path: Path) -> bool:
 
 
 def _holder(claim: int) -> str:
-    told = os.pread(claim, 200, 0).decode("utf-8", "replace").strip()
-    return told if told.isprintable() and told else "unknown"
+    holder = os.pread(claim, 200, 0).decode("utf-8", "replace").strip()
+    return holder if holder.isprintable() and holder else "unknown"
 
 
 def _remove_empty(directories: list[Path]) -> None:

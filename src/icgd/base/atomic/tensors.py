@@ -36,17 +36,17 @@ def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     >>> digest({"a": one}, {}) == digest({"a": other}, {})
     False
     """
-    told = hashlib.sha256()
+    sha = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu()
         head = json.dumps([name, str(tensor.dtype), list(tensor.shape)])
-        told.update(f"{head}\n".encode())
+        sha.update(f"{head}\n".encode())
         # A copy: one number alone may keep a stride that no view of bytes can have.
         flat = tensor.reshape(-1).clone(memory_format=torch.contiguous_format)
-        told.update(flat.view(torch.uint8).numpy().tobytes())
+        sha.update(flat.view(torch.uint8).numpy().tobytes())
     rest = {name: value for name, value in metadata.items() if name != DIGEST}
-    told.update(json.dumps(rest, sort_keys=True).encode())
-    return f"sha256:{told.hexdigest()}"
+    sha.update(json.dumps(rest, sort_keys=True).encode())
+    return f"sha256:{sha.hexdigest()}"
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
@@ -73,12 +73,12 @@ def read_tensors(
         content = path.read_bytes()
         tensors: dict[str, Tensor] = load(content)
         metadata = _metadata(content)
-        found = digest(tensors, metadata)
+        actual = digest(tensors, metadata)
     except (SafetensorError, OSError, *ODD_CONTENT) as error:
         raise InvalidFile(
             f"{path} is not a readable {what} ({_first_line(error)}). The file is damaged."
         ) from error
-    if compare and DIGEST in metadata and metadata[DIGEST] != found:
+    if compare and DIGEST in metadata and metadata[DIGEST] != actual:
         raise InvalidFile(
             f"{path} is damaged: its content does not match its checksum. Use a copy, or write it again."
         )
@@ -88,8 +88,8 @@ def read_tensors(
 def _metadata(content: bytes) -> dict[str, str]:
     """Of a file that has been read as safetensors: 8 bytes of length, then a header in JSON."""
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    found: dict[str, str] = header.get("__metadata__") or {}
-    return found
+    stored: dict[str, str] = header.get("__metadata__") or {}
+    return stored
 
 
 def _first_line(error: Any) -> str:

@@ -1,4 +1,4 @@
-"""icgd bench statistics: a step in context against a step of a plain loop, and what a stack would cost."""
+"""icgd bench linear-models: a step in context against a step of a plain loop, and what a stack would cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TARGET = 8.0
 STACKS = (10, 100, 1000)
 
 
-def bench_statistics(json_path: Path | None = None) -> tuple[list[BenchRow], list[MemoryRow]]:
+def bench_linear_models(json_path: Path | None = None) -> tuple[list[BenchRow], list[MemoryRow]]:
     """Measure, print both tables, write JSON if asked."""
     console = Console()
     rows = []
@@ -40,7 +40,7 @@ def bench_statistics(json_path: Path | None = None) -> tuple[list[BenchRow], lis
         rows.append(_long_run())
         console.print("stacks ...", style="dim")
         memory = _memory()
-    console.print(bench_table(rows, "icgd bench statistics"))
+    console.print(bench_table(rows, "icgd bench linear-models"))
     console.print(_memory_table(memory))
     if json_path is not None:
         write_bench(json_path, rows=rows, memory=memory)

@@ -92,7 +92,7 @@ def bench_table(rows: list[BenchRow], title: str) -> Table:
 
 def write_bench(path: Path, **tables: Sequence[Any]) -> None:
     """Write tables of rows as JSON, atomically."""
-    found = {name: [asdict(row) for row in rows] for name, rows in tables.items()}
+    by_table = {name: [asdict(row) for row in rows] for name, rows in tables.items()}
     versions = {"icgd": __version__, "torch": torch.__version__}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, json.dumps({**found, "versions": versions}, indent=2) + "\n")
+    write_file(path, json.dumps({**by_table, "versions": versions}, indent=2) + "\n")

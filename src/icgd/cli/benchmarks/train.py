@@ -171,11 +171,11 @@ def _measure(case: TrainCase) -> TrainRow:
 def _batches(n: int) -> list[Batch]:
     """Linear regression, drawn before anything is timed: both sides train on the same prompts."""
     generator = torch.Generator().manual_seed(1)
-    made = []
+    batches = []
     for _ in range(n):
         xs = torch.randn(BATCH, N_POINTS, D, generator=generator)
-        made.append(Batch(xs, xs @ torch.randn(BATCH, D, 1, generator=generator)))
-    return made
+        batches.append(Batch(xs, xs @ torch.randn(BATCH, D, 1, generator=generator)))
+    return batches
 
 
 def _name(case: TrainCase) -> str:

@@ -20,7 +20,7 @@ from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.oracle.library import fitted_weights
 from icgd.problems import LinearModel
 from icgd.transformer.program.blueprint import DTYPES
-from icgd.verification.cot_linear import StatisticsCheck
+from icgd.verification.cot_linear import LinearModelCheck
 
 MAX_POINTS = 400
 """Points of a curve in the result file."""
@@ -76,7 +76,7 @@ def run_model(settings: Settings) -> dict[str, Any]:
             executor=settings.executor,  # type: ignore[arg-type]
             progress=True,
         )
-        assert isinstance(check, StatisticsCheck)
+        assert isinstance(check, LinearModelCheck)
         measured = _measured(settings, problem, program, check, X, y, table, steps)
     finally:
         torch.set_num_threads(before)
@@ -162,7 +162,7 @@ def _measured(
     settings: Settings,
     problem: LinearModel,
     program: icgd.Program,
-    check: StatisticsCheck,
+    check: LinearModelCheck,
     X: Tensor,
     y: Tensor,
     table: Table,
@@ -240,7 +240,7 @@ def _scores(model: str, predicted: Tensor, y: Tensor) -> dict[str, float | None]
 
 def _curves(
     program: icgd.Program,
-    check: StatisticsCheck,
+    check: LinearModelCheck,
     X: Tensor,
     y: Tensor,
     steps: int,

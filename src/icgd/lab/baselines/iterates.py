@@ -76,10 +76,10 @@ class GradientDescent(_Iterates):
     def factors(self, values: Tensor, largest: Tensor) -> list[Tensor]:
         """f_{k+1} = f_k + lr (1 - s f_k)."""
         lr = 1 / largest if self.lr is None else self.lr
-        made = [torch.zeros_like(values)]
+        factors = [torch.zeros_like(values)]
         for _ in range(self.n_steps):
-            made.append(made[-1] + lr * (1 - values * made[-1]))
-        return made
+            factors.append(factors[-1] + lr * (1 - values * factors[-1]))
+        return factors
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class NewtonIterations(_Iterates):
 
     def factors(self, values: Tensor, largest: Tensor) -> list[Tensor]:
         """f_{k+1} = (2 - s f_k) f_k."""
-        made = [self.start * values / largest.square()]
+        factors = [self.start * values / largest.square()]
         for _ in range(self.n_steps):
-            made.append((2 - values * made[-1]) * made[-1])
-        return made
+            factors.append((2 - values * factors[-1]) * factors[-1])
+        return factors

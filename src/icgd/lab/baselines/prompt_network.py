@@ -128,13 +128,13 @@ class PromptNetwork(Baseline):
         # A stream per position: a longer prompt does not change what shorter ones start from.
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + i)
         widths = [n_in, *[self.hidden_layer_size] * (self.n_layers - 1), n_out]
-        made = []
+        layers = []
         for layer, (a, b) in enumerate(itertools.pairwise(widths), 1):
             std = math.sqrt((1 if layer == self.n_layers else 2) / a)
             W = std * torch.randn(n_prompts, a, b, generator=generator)
             bias = torch.zeros(n_prompts, 1, b, device=device)
-            made.append((W.to(device).requires_grad_(), bias.requires_grad_()))
-        return made
+            layers.append((W.to(device).requires_grad_(), bias.requires_grad_()))
+        return layers
 
 
 def _forward(parameters: list[tuple[Tensor, Tensor]], inputs: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ class Case:
 
 
 def gated_claim(
-    short: str, paper: str, found: str, cases: Sequence[Case], *, ours: bool = False
+    short: str, paper: str, measured: str, cases: Sequence[Case], *, ours: bool = False
 ) -> Claim:
     """A claim over cases, of which those with undertrained models decide nothing.
 
@@ -116,7 +116,7 @@ def gated_claim(
     """
     facts = [None if case.shortfalls else case.holds for case in cases]
     shortfalls = tuple(dict.fromkeys(text for case in cases for text in case.shortfalls))
-    return Claim(short, paper, found, combined(facts), ours, shortfalls, gated=True)
+    return Claim(short, paper, measured, combined(facts), ours, shortfalls, gated=True)
 
 
 def combined(facts: Sequence[bool | None]) -> bool | None:

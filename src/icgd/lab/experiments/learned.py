@@ -35,15 +35,15 @@ class Reference:
 
 def best_reference(rows: Rows, measure: Measure, **key: Any) -> Reference:
     """The naive predictor that was best on the prompts it was chosen on, where models are judged."""
-    found = select(rows, predictor=NAIVE, **key)
-    if not found:
+    naive = select(rows, predictor=NAIVE, **key)
+    if not naive:
         raise InvalidFile(
             f"These rows have no naive predictors for {key}: models cannot be judged without. Run icgd "
             "reproduce again: trained models are kept."
         )
-    names = list(found[0]["selection"])
-    name = min(names, key=lambda n: fmean(row["selection"][n] for row in found))
-    values = [fmean(row[measure][name][i] for i in row["judged"]) for row in found]
+    names = list(naive[0]["selection"])
+    name = min(names, key=lambda n: fmean(row["selection"][n] for row in naive))
+    values = [fmean(row[measure][name][i] for i in row["judged"]) for row in naive]
     return Reference(name, values, is_r2=measure == "r2")
 
 

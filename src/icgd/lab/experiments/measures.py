@@ -41,15 +41,15 @@ EVALUATION = 2**30
 
 def baselines_of(task: Task) -> dict[str, Baseline]:
     """Baselines that make sense for a task."""
-    found: dict[str, Baseline] = {
+    baselines: dict[str, Baseline] = {
         "least squares": LeastSquares(),
         "3 nearest neighbours": NearestNeighbours(3),
         "averaging": Averaging(),
     }
     if task.name in LINEAR_TASKS:
         with contextlib.suppress(InvalidParameter):  # other weights or noise: no closed form
-            found = {"optimal ridge": optimal_ridge(task), **found}
-    return found
+            baselines = {"optimal ridge": optimal_ridge(task), **baselines}
+    return baselines
 
 
 def evaluation_prompts(task: Task, n_points: int, n_prompts: int, seed: int) -> list[Batch]:
@@ -69,12 +69,12 @@ def predictions(model: nn.Module, batches: list[Batch], loops: int | None = None
     was = model.training
     model.eval()
     device = next(model.parameters()).device
-    made = [
+    parts = [
         model.every_position(b.xs, b.ys, b.kind, loops).cpu()  # type: ignore[operator]
         for b in (batch.to(str(device)) for batch in batches)
     ]
     model.train(was)
-    return torch.cat(made)
+    return torch.cat(parts)
 
 
 def by_position(
@@ -89,17 +89,17 @@ def by_position(
     """Mean squared error and R2 at every position, of the model and of baselines on the same prompts."""
     batches = evaluation_prompts(task, n_points, n_prompts, seed)
     targets = torch.cat([b.ys for b in batches])
-    told = {"model": predictions(model, batches)}
+    predicted = {"model": predictions(model, batches)}
     for name, baseline in (baselines_of(task) if baselines is None else baselines).items():
-        told[name] = torch.cat([baseline(b) for b in batches])
+        predicted[name] = torch.cat([baseline(b) for b in batches])
     counted = batches[0].counted
     return {
         "n_points": n_points,
         "n_prompts": n_prompts,
         "seed": seed,
         "counted": None if counted is None else counted.tolist(),
-        "loss": {k: loss_per_position(v, targets).tolist() for k, v in told.items()},
-        "r2": {k: r2_per_position(v, targets).tolist() for k, v in told.items()},
+        "loss": {k: loss_per_position(v, targets).tolist() for k, v in predicted.items()},
+        "r2": {k: r2_per_position(v, targets).tolist() for k, v in predicted.items()},
     }
 
 
@@ -107,11 +107,11 @@ def final(trained: Trained, *, n_prompts: int = 512, seed: int = 0) -> dict[str,
     """The row of a sweep: loss of the last position and the mean, beside the best baseline's."""
     task = build_task(trained.config.task)
     points = trained.config.training.n_points
-    told = by_position(trained.model, task, n_points=points, n_prompts=n_prompts, seed=seed)
-    counted = told["counted"] or [True] * points
+    measured = by_position(trained.model, task, n_points=points, n_prompts=n_prompts, seed=seed)
+    counted = measured["counted"] or [True] * points
     places = [i for i, counts in enumerate(counted) if counts]
     row = {"train_loss": trained.loss, "steps": trained.step}
-    for name, values in told["loss"].items():
+    for name, values in measured["loss"].items():
         row[f"{name}: last"] = values[places[-1]]
         row[f"{name}: mean"] = sum(values[i] for i in places) / len(places)
     return row
@@ -130,40 +130,40 @@ def evaluate_run(run: Path, *, n_points: int | None, n_prompts: int, seed: int) 
     """`icgd eval`."""
     model, task, config = load_run(run)
     points = config.training.n_points if n_points is None else n_points
-    told = by_position(model, task, n_points=points, n_prompts=n_prompts, seed=seed)
-    return {"format": "icgd-eval/1", "config": config.model_dump(mode="json"), **told}
+    measured = by_position(model, task, n_points=points, n_prompts=n_prompts, seed=seed)
+    return {"format": "icgd-eval/1", "config": config.model_dump(mode="json"), **measured}
 
 
-def evaluation_figure(told: dict[str, Any]) -> Figure:
+def evaluation_figure(measured: dict[str, Any]) -> Figure:
     """Mean squared error by number of examples."""
     from icgd.lab.experiments.drawing import curve, panels, title
 
     figure, ((axis,),) = panels(1, 1, width=5.6, height=3.6)
-    counted = told["counted"] or [True] * told["n_points"]
+    counted = measured["counted"] or [True] * measured["n_points"]
     places = [i for i, counts in enumerate(counted) if counts]
-    for i, (name, values) in enumerate(told["loss"].items()):
+    for i, (name, values) in enumerate(measured["loss"].items()):
         curve(axis, places, [[values[p] for p in places]], name, i, min(i, 1))
     axis.set_yscale("log")
     # Least squares is huge where there are as many examples as dimensions; the model is what is looked at.
-    axis.set_ylim(top=3 * max(told["loss"]["model"]))
+    axis.set_ylim(top=3 * max(measured["loss"]["model"]))
     axis.set_xlim(left=0)
-    title(axis, told["config"]["name"], "examples before", "mean squared error")
+    title(axis, measured["config"]["name"], "examples before", "mean squared error")
     axis.legend(fontsize=8, frameon=False)
     return figure
 
 
-def evaluation_table(told: dict[str, Any]) -> Table:
+def evaluation_table(measured: dict[str, Any]) -> Table:
     """Losses at a few positions."""
     from rich.table import Table
 
-    counted = told["counted"] or [True] * told["n_points"]
-    asked = [i for i, counts in enumerate(counted) if counts]
-    n = len(asked)
-    places = [asked[i] for i in sorted({0, n // 4, n // 2, 3 * n // 4, n - 1})]
+    counted = measured["counted"] or [True] * measured["n_points"]
+    judged = [i for i, counts in enumerate(counted) if counts]
+    n = len(judged)
+    places = [judged[i] for i in sorted({0, n // 4, n // 2, 3 * n // 4, n - 1})]
     table = Table(title="Mean squared error by number of examples before it", title_justify="left")
     table.add_column("")
     for i in places:
         table.add_column(str(i), justify="right")
-    for name, values in told["loss"].items():
+    for name, values in measured["loss"].items():
         table.add_row(name, *(f"{values[i]:.4g}" for i in places))
     return table

@@ -91,9 +91,9 @@ def measure_naive(
                predictor that has the least of it
     """
     torch.set_num_threads(1)
-    made = build_task(TaskConfig.model_validate(task))
-    batches = evaluation_prompts(made, n_points, n_prompts, seed)
-    others = selection_prompts(made, n_points, n_prompts, seed)
+    built_task = build_task(TaskConfig.model_validate(task))
+    batches = evaluation_prompts(built_task, n_points, n_prompts, seed)
+    others = selection_prompts(built_task, n_points, n_prompts, seed)
     judged = judged_positions(batches[0], until, last)
     means = torch.cat([b.ys for b in others]).double().mean(0)
     targets, other_targets = (torch.cat([b.ys for b in part]) for part in (batches, others))
@@ -112,13 +112,13 @@ def measure_naive(
 
     constant = means.expand_as(targets)
     keep(CONSTANT, constant, _at(means.expand_as(other_targets), other_targets, judged))
-    for name, family in naive_families(made, others).items():
-        found = {
+    for name, family in naive_families(built_task, others).items():
+        by_penalty = {
             penalty: _at(around(family.member(penalty), others, means), other_targets, judged)
             for penalty in family.penalties
         }
-        best = min(found, key=lambda penalty: found[penalty])
-        keep(name, around(family.member(best), batches, means), found[best], best)
+        best = min(by_penalty, key=lambda penalty: by_penalty[penalty])
+        keep(name, around(family.member(best), batches, means), by_penalty[best], best)
     return row
 
 

@@ -121,7 +121,7 @@ def by_seed(
         [value for row in select(rows, seed=seed) for value in values(row)]
         for seed in distinct(rows, "seed")
     ]
-    return [worst(found) for found in seeds if found]
+    return [worst(of_seed) for of_seed in seeds if of_seed]
 
 
 def median_curve(curves: Sequence[Sequence[float]]) -> list[float]:

@@ -33,5 +33,5 @@ class AlgoFormer(InContextModel):
 
     def states(self, P: Tensor, loops: int, first: int) -> list[Tensor]:
         """The asked tokens of post, applied to every iterate first .. loops."""
-        made = looped(self.loop, self.pre(P), loops, first, self.config)
-        return [self.post(h, self.prompt.rows) for _, h in made]
+        iterates = looped(self.loop, self.pre(P), loops, first, self.config)
+        return [self.post(h, self.prompt.rows) for _, h in iterates]

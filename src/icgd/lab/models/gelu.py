@@ -26,8 +26,8 @@ def gelu(x: Tensor) -> Tensor:
     """
     if x.device.type != "cpu" or torch.compiler.is_compiling() or not x.is_contiguous():
         return functional.gelu(x, approximate="tanh")
-    made: Tensor = _Gelu.apply(x)
-    return made
+    activated: Tensor = _Gelu.apply(x)
+    return activated
 
 
 class _Gelu(torch.autograd.Function):

@@ -37,7 +37,7 @@ def to_gpt2(model: StandardModel) -> Any:
             remedy="GPT2Model knows nothing else.",
         )
     library = _transformers()
-    made = library.GPT2Config(
+    settings = library.GPT2Config(
         vocab_size=1,
         n_positions=config.max_tokens,
         n_embd=config.n_embd,
@@ -53,7 +53,7 @@ def to_gpt2(model: StandardModel) -> Any:
         bos_token_id=0,
         eos_token_id=0,
     )
-    gpt2 = library.GPT2Model(made).to(model.prompt.positions)
+    gpt2 = library.GPT2Model(settings).to(model.prompt.positions)
     with torch.no_grad():
         for ours, theirs in _pairs(model, gpt2):
             theirs.copy_(ours)

@@ -21,9 +21,9 @@ class LanguageModel(nn.Module):
 
     def __init__(self, config: ModelConfig, n_vocabulary: int) -> None:
         super().__init__()
-        told = config.model_copy(update={"layout": "series"})
-        self.config, self.n_vocabulary = told, n_vocabulary
-        self.series = MODELS[config.kind](told, n_vocabulary, n_vocabulary)
+        series_config = config.model_copy(update={"layout": "series"})
+        self.config, self.n_vocabulary = series_config, n_vocabulary
+        self.series = MODELS[config.kind](series_config, n_vocabulary, n_vocabulary)
 
     def forward(
         self,

@@ -26,8 +26,8 @@ class LoopedModel(InContextModel):
     def states(self, P: Tensor, loops: int, first: int) -> list[Tensor]:
         """The asked tokens after iterations first .. loops."""
         rows = self.prompt.rows
-        made = looped(self.stack, P, loops, first, self.config, rows)
-        return [h if t == loops or rows is None else h[:, rows] for t, h in made]
+        iterates = looped(self.stack, P, loops, first, self.config, rows)
+        return [h if t == loops or rows is None else h[:, rows] for t, h in iterates]
 
 
 def looped(
@@ -36,11 +36,11 @@ def looped(
     """Iterations first .. loops as (number, tokens); of the last one only `rows` if given."""
     h = P
     for t in range(1, loops + 1):
-        told = h + P if config.inject and t > 1 else h
+        injected = h + P if config.inject and t > 1 else h
         if t < first and config.truncate:
             with torch.no_grad():
-                h = stack(told)
+                h = stack(injected)
         else:
-            h = stack(told, rows if t == loops else None)
+            h = stack(injected, rows if t == loops else None)
         if t >= first:
             yield t, h

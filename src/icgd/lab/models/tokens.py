@@ -101,11 +101,11 @@ class Prompt(nn.Module):
                 remedy="Series need layout='series', pairs 'interleaved' or 'concatenated'.",
             )
         shapes = (("xs", xs, self.d_x), ("ys", ys, self.d_y))
-        for name, found, d in shapes:
-            if found.dim() != 3 or found.shape[-1] != d or found.shape[:2] != xs.shape[:2]:
+        for name, values, d in shapes:
+            if values.dim() != 3 or values.shape[-1] != d or values.shape[:2] != xs.shape[:2]:
                 raise InvalidParameter(
                     name,
-                    tuple(found.shape),
+                    tuple(values.shape),
                     f"have the shape (batch, points, {d}), as {xs.shape[:2]}",
                 )
         if not 1 <= xs.shape[1] <= self.n_positions:

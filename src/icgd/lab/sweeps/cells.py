@@ -58,8 +58,8 @@ class Cell:
     @property
     def config(self) -> Config | None:
         """The training that is part of the work, if any."""
-        told = self.options.get("config")
-        return None if told is None else make_config(told)
+        settings = self.options.get("config")
+        return None if settings is None else make_config(settings)
 
     @property
     def steps(self) -> int:
@@ -84,11 +84,11 @@ def training_cell(
 
     measure  "module:function" of (Trained, **options) -> numbers
     """
-    told = _what_is_trained(config).model_dump(mode="json")
+    trained = _what_is_trained(config).model_dump(mode="json")
     return Cell(
         key,
         "icgd.lab.sweeps.cells:train_and_measure",
-        {"config": told, "measure": measure, "options": options or {}},
+        {"config": trained, "measure": measure, "options": options or {}},
     )
 
 
@@ -112,9 +112,9 @@ class Workplace:
         """The directory of a training: the same configuration is trained once."""
         if self.models is None:
             return self.directory
-        told = _what_is_trained(config).to_json()
+        trained = _what_is_trained(config).to_json()
         words = f"{config.task.name}-{config.model.kind}-{config.training.seed}"
-        return self.models / f"{_safe(words)}-{_digest(told)}"
+        return self.models / f"{_safe(words)}-{_digest(trained)}"
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,8 @@ def run_cell(job: _Job) -> dict[str, Any]:
     measured = job.cell.do(job.place)
     seconds = measured.pop(SECONDS, time.perf_counter() - started)
     row = {**job.cell.key, **measured}
-    told = {"row": row, "seconds": seconds}
-    write_text(job.place.directory / RESULT, json.dumps(told, allow_nan=True) + "\n")
+    result = {"row": row, "seconds": seconds}
+    write_text(job.place.directory / RESULT, json.dumps(result, allow_nan=True) + "\n")
     return row
 
 
@@ -210,13 +210,13 @@ def train_and_measure(
     from icgd.lab.training.journal import training_seconds
     from icgd.lab.training.trainer import train
 
-    made = make_config(config)
+    settings = make_config(config)
     if place.device is not None:
-        training = made.training.model_copy(update={"device": place.device})
-        made = made.model_copy(update={"training": training})
-    directory = place.model_directory(made)
+        training = settings.training.model_copy(update={"device": place.device})
+        settings = settings.model_copy(update={"training": training})
+    directory = place.model_directory(settings)
     # Another experiment may want the same model.
-    trained = train(made.model_copy(update={"out_dir": str(directory)}), wait=True)
+    trained = train(settings.model_copy(update={"out_dir": str(directory)}), wait=True)
     started = time.perf_counter()
     measured: dict[str, Any] = _named(measure)(trained, **options)
     measuring = time.perf_counter() - started
@@ -225,22 +225,22 @@ def train_and_measure(
 
 def read_row(directory: Path) -> dict[str, Any] | None:
     """The result of a cell, if it is done."""
-    told = _read(directory)
-    return None if told is None else dict(told["row"])
+    result = _read(directory)
+    return None if result is None else dict(result["row"])
 
 
 def seconds_of(cells: Sequence[Cell], directory: Path) -> float:
     """The time that finished cells took, one after the other."""
-    return sum(float(found["seconds"]) for c in cells if (found := _read(directory / c.name)))
+    return sum(float(result["seconds"]) for c in cells if (result := _read(directory / c.name)))
 
 
 def _read(directory: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads((directory / RESULT).read_text(encoding="utf-8"))
+        result = json.loads((directory / RESULT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    whole = isinstance(told, dict) and isinstance(told.get("row"), dict) and "seconds" in told
-    return told if whole else None
+    whole = isinstance(result, dict) and isinstance(result.get("row"), dict) and "seconds" in result
+    return result if whole else None
 
 
 def write_table(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -253,8 +253,8 @@ def write_table(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 def _named(name: str) -> Callable[..., dict[str, Any]]:
     module, _, function = name.partition(":")
-    found: Callable[..., dict[str, Any]] = getattr(import_module(module), function)
-    return found
+    work: Callable[..., dict[str, Any]] = getattr(import_module(module), function)
+    return work
 
 
 def _without_homes(settings: Any) -> Any:
@@ -282,5 +282,5 @@ def _safe(words: str) -> str:
     return "".join(c if c.isalnum() or c in "-._" else "_" for c in words)[:60]
 
 
-def _digest(told: Any) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:10]
+def _digest(settings: Any) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]

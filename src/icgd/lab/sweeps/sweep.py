@@ -64,8 +64,8 @@ def read_sweep(path: Path) -> tuple[list[Cell], str]:
         for seed in seeds:
             settings = dict(zip(grid, values, strict=True)) | {"training.seed": seed}
             # JSON is YAML: values go through unchanged.
-            told = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
-            config = load_config(source, told)
+            overrides = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+            config = load_config(source, overrides)
             cells.append(training_cell(settings, config, "icgd.lab.experiments.measures:final"))
     return cells, str(data.get("out_dir", "runs/sweep"))
 
@@ -93,11 +93,11 @@ def sweep(
     directory = out or Path(place)
     runner = make_executor(executor, workers)
     with only_writer(directory):
-        found, failed = attempt_cells(cells, directory / "cells", runner, on_done)
+        finished, failed = attempt_cells(cells, directory / "cells", runner, on_done)
         errors = {cell.name: str(error) or type(error).__name__ for cell, error in failed}
         rows = [
             {**(row or cell.key), FAILED: errors.get(cell.name)}
-            for cell, row in zip(cells, found, strict=True)
+            for cell, row in zip(cells, finished, strict=True)
         ]
         write_table(rows, directory / TABLE)
     return Swept(directory / TABLE, len(cells), failed)

@@ -90,8 +90,8 @@ def _kind_of_training(config: Config) -> str:
 
 
 def _kind_of_work(cell: Cell) -> str:
-    told = {name: v for name, v in cell.options.items() if name not in ("seed", *cell.effort)}
-    return f"{cell.work} {json.dumps(told, sort_keys=True)}"
+    fixed = {name: v for name, v in cell.options.items() if name not in ("seed", *cell.effort)}
+    return f"{cell.work} {json.dumps(fixed, sort_keys=True)}"
 
 
 def _cost_of_work(cell: Cell, device: str) -> _Cost:

@@ -58,9 +58,9 @@ def rows_of(pairs: Sequence[Encoded], most_tokens: int) -> Rows:
     positions = [
         [*range(start), *counted[: end - start], *[0] * (n - end)] for start, end in lengths
     ]
-    asked = [[start <= k < end for k in range(n)] for start, end in lengths]
+    predicted = [[start <= k < end for k in range(n)] for start, end in lengths]
     wanted = [token for _, target in pairs for token in (*target, END)]
-    return Rows(*(torch.tensor(part) for part in (tokens, positions, asked, wanted)))
+    return Rows(*(torch.tensor(part) for part in (tokens, positions, predicted, wanted)))
 
 
 def endless_batches(pairs: Sequence[Encoded], size: int, seed: int) -> Iterator[list[Encoded]]:

@@ -46,17 +46,17 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'(„“]*[A-ZÄÖÜ0-9])")
 
 def debian_text() -> ParallelText:
     """The text of this machine's own index files, or of ones fetched into a directory that is then removed."""
-    found = _index_files(_own_directory())
-    if found is None:
+    files = _index_files(_own_directory())
+    if files is None:
         with TemporaryDirectory() as directory:
             _fetch(Path(directory))
-            found = _index_files(Path(directory))
-            if found is None:
+            files = _index_files(Path(directory))
+            if files is None:
                 raise InvalidFile(
                     f"apt-get brought no Translation-de: this machine's sources have none. {REMEDY}"
                 )
-            return _text_of(found)
-    return _text_of(found)
+            return _text_of(files)
+    return _text_of(files)
 
 
 def description_pairs(german: str, english: str) -> Iterator[Pair]:
@@ -69,12 +69,12 @@ def description_pairs(german: str, english: str) -> Iterator[Pair]:
 
 def descriptions(lines: Iterable[str], language: str) -> dict[str, list[str]]:
     """Paragraphs of every description, by `Description-md5`: the key that joins languages."""
-    found: dict[str, list[str]] = {}
+    by_digest: dict[str, list[str]] = {}
     digest, body, inside = "", list[str](), False
     for line in (*lines, ""):
         if not line.strip():
             if digest and body:
-                found[digest] = paragraphs(body)
+                by_digest[digest] = paragraphs(body)
             digest, body, inside = "", [], False
         elif line[0] in " \t":
             if inside:
@@ -86,7 +86,7 @@ def descriptions(lines: Iterable[str], language: str) -> dict[str, list[str]]:
                 body = [value.strip()]
             elif name.lower() == "description-md5":
                 digest = value.strip()
-    return found
+    return by_digest
 
 
 def paragraphs(body: Iterable[str]) -> list[str]:
@@ -96,15 +96,15 @@ def paragraphs(body: Iterable[str]) -> list[str]:
     ['a game', 'You can play it.', 'alone', 'or together']
     """
     synopsis, *rest = body
-    made: list[list[str]] = [[]]
+    grouped: list[list[str]] = [[]]
     for line in rest:
         if line.strip() == ".":
-            made.append([])
+            grouped.append([])
         elif bullet := _BULLET.match(line):
-            made.append([line[bullet.end() :]])
+            grouped.append([line[bullet.end() :]])
         else:
-            made[-1].append(line)
-    joined = (" ".join(" ".join(lines).split()) for lines in ([synopsis], *made))
+            grouped[-1].append(line)
+    joined = (" ".join(" ".join(lines).split()) for lines in ([synopsis], *grouped))
     return [text for text in joined if text]
 
 
@@ -132,8 +132,8 @@ def _index_files(directory: Path | None) -> dict[str, list[Path]] | None:
     """Index files of both languages that can be read as they are; None if one has none."""
     if directory is None:
         return None
-    found = {x: sorted(directory.glob(f"*_i18n_Translation-{x}")) for x in LANGUAGES}
-    return found if all(found.values()) else None
+    files = {x: sorted(directory.glob(f"*_i18n_Translation-{x}")) for x in LANGUAGES}
+    return files if all(files.values()) else None
 
 
 def _own_directory() -> Path | None:
@@ -141,8 +141,8 @@ def _own_directory() -> Path | None:
     if shutil.which("apt-config") is None:
         return None
     command = ["apt-config", "shell", "LISTS", "Dir::State::lists/d"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    quoted = re.search(r"LISTS='(.*)'", said)
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    quoted = re.search(r"LISTS='(.*)'", output)
     return Path(quoted[1]) if quoted else None
 
 
@@ -153,8 +153,8 @@ def _fetch(directory: Path) -> None:
             f"Debian's package descriptions need apt-get, which is not here. {REMEDY}"
         )
     cache, partial = directory / "cache", directory / "partial"
-    for made in (cache, partial):
-        made.mkdir()
+    for place in (cache, partial):
+        place.mkdir()
     options = {
         "Dir::State::lists": directory,
         "Dir::Cache": cache,

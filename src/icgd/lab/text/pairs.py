@@ -44,12 +44,12 @@ class ParallelText:
     @cached_property
     def name(self) -> str:
         """Its origin and a digest of every sentence: another text has another name."""
-        told = hashlib.sha256()
+        sha = hashlib.sha256()
         for part in (self.train, self.validation):
             for pair in part:
-                told.update(("\t".join(pair) + "\n").encode())
-            told.update(b"\n")
-        return f"{self.origin}-{told.hexdigest()[:12]}"
+                sha.update(("\t".join(pair) + "\n").encode())
+            sha.update(b"\n")
+        return f"{self.origin}-{sha.hexdigest()[:12]}"
 
 
 def cleaned(pairs: Iterable[Pair], origin: str, where: str) -> ParallelText:

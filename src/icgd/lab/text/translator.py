@@ -87,14 +87,14 @@ def translate(
 ) -> list[tuple[int, ...]]:
     """Targets, token by token the likeliest one, until their end or as long as targets may be."""
     device = next(model.parameters()).device
-    made: list[list[int]] = [[] for _ in sources]
+    targets: list[list[int]] = [[] for _ in sources]
     open_ = list(range(len(sources)))
     while open_:
-        rows = rows_of([(tuple(sources[i]), tuple(made[i])) for i in open_], most_tokens)
+        rows = rows_of([(tuple(sources[i]), tuple(targets[i])) for i in open_], most_tokens)
         # Of every row only the last token is asked: no later one is.
         last = rows.asked & (rows.asked.long().flip(1).cumsum(1).flip(1) == 1)
         (scores,) = model(rows.tokens.to(device), rows.positions.to(device), last.to(device))
         for i, token in zip(open_, scores.argmax(1).tolist(), strict=True):
-            made[i].append(token)
-        open_ = [i for i in open_ if made[i][-1] != END and len(made[i]) < most_tokens]
-    return [tuple(t for t in tokens if t != END) for tokens in made]
+            targets[i].append(token)
+        open_ = [i for i in open_ if targets[i][-1] != END and len(targets[i]) < most_tokens]
+    return [tuple(t for t in tokens if t != END) for tokens in targets]

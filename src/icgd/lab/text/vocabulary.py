@@ -48,13 +48,13 @@ class Vocabulary:
     def encode_pairs(self, pairs: Sequence[Pair], most_tokens: int) -> list[Encoded]:
         """Pairs with at most so many tokens on either side; longer ones are left out."""
         sources, targets = (self._encode_all([pair[side] for pair in pairs]) for side in (0, 1))
-        made = zip(sources, targets, strict=True)
-        return [pair for pair in made if max(map(len, pair)) <= most_tokens]
+        encoded = zip(sources, targets, strict=True)
+        return [pair for pair in encoded if max(map(len, pair)) <= most_tokens]
 
     def _encode_all(self, sentences: list[str]) -> Iterator[tuple[int, ...]]:
         """As one call, which is quicker than one for each."""
-        for made in self.tokenizer.encode_batch_fast(sentences):
-            yield tuple(i + N_SPECIAL for i in made.ids)
+        for encoded in self.tokenizer.encode_batch_fast(sentences):
+            yield tuple(i + N_SPECIAL for i in encoded.ids)
 
 
 def learn_vocabulary(pairs: Sequence[Pair], size: int) -> Vocabulary:

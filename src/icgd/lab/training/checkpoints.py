@@ -144,17 +144,17 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def _check_format(path: Path, metadata: Mapping[str, str]) -> None:
-    found = metadata.get("format")
-    if found == FORMAT and DIGEST not in metadata:
+    version = metadata.get("format")
+    if version == FORMAT and DIGEST not in metadata:
         raise InvalidFile(f"{path} has lost its checksum. The file is damaged or was edited.")
-    if found == WITHOUT_CHECKSUM and DIGEST not in metadata:
+    if version == WITHOUT_CHECKSUM and DIGEST not in metadata:
         warnings.warn(
-            f"{path} has format {found!r}, which has no checksum: damage to it cannot be seen. Checkpoints "
+            f"{path} has format {version!r}, which has no checksum: damage to it cannot be seen. Checkpoints "
             "written from now on have one.",
             stacklevel=3,
         )
-    elif found != FORMAT:
-        raise InvalidFile(f"{path} has format {found!r}; this version reads {FORMAT!r}.")
+    elif version != FORMAT:
+        raise InvalidFile(f"{path} has format {version!r}; this version reads {FORMAT!r}.")
 
 
 def _whole(text: str) -> int:
@@ -164,20 +164,20 @@ def _whole(text: str) -> int:
 
 
 def _config(text: str, path: Path) -> Config:
-    told = json.loads(text)
-    if not isinstance(told, dict):
+    settings = json.loads(text)
+    if not isinstance(settings, dict):
         raise ValueError("its configuration is no JSON object")
-    return make_config(told, str(path))
+    return make_config(settings, str(path))
 
 
 def _running(text: str) -> tuple[float, int, float]:
-    told = json.loads(text)
+    state = json.loads(text)
     numbers = (
-        isinstance(told, list) and len(told) == 3 and all(type(n) in (int, float) for n in told)
+        isinstance(state, list) and len(state) == 3 and all(type(n) in (int, float) for n in state)
     )
-    if not numbers or type(told[1]) is not int or told[1] < 0:
+    if not numbers or type(state[1]) is not int or state[1] < 0:
         raise ValueError(f"its running mean is {text[:60]!r}")
-    return float(told[0]), told[1], float(told[2])
+    return float(state[0]), state[1], float(state[2])
 
 
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

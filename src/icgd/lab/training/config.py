@@ -121,17 +121,17 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     data = translate(_merged(path, ()))
     for text in overrides:
         # Each by itself: a name of the other repository must not lose against what the file says.
-        made, depth = _override(text)
-        data = _over(data, translate(made), depth)
+        override, depth = _override(text)
+        data = _over(data, translate(override), depth)
     return make_config(data, str(source))
 
 
 def make_config(data: Mapping[str, Any], source: str = "config") -> Config:
     """Check plain data; an unknown name is an error that says the nearest one."""
-    told = translate(dict(data))
-    _check_names(told, Config, "")
+    settings = translate(dict(data))
+    _check_names(settings, Config, "")
     try:
-        return Config.model_validate(told)
+        return Config.model_validate(settings)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -170,8 +170,8 @@ def _merged(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for parent in parents or []:
         beside = path.parent / str(parent)
-        found = beside if is_file(beside) else find_config(str(parent))
-        whole = _over(whole, _merged(found, (*seen, path)))
+        file = beside if is_file(beside) else find_config(str(parent))
+        whole = _over(whole, _merged(file, (*seen, path)))
     return _over(whole, data)
 
 
@@ -197,13 +197,13 @@ def _override(text: str) -> tuple[dict[str, Any], int]:
             "--set", text, "have the form a.b=c", remedy="For example training.seed=3."
         )
     try:
-        made: Any = yaml.safe_load(value)
+        nested: Any = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise InvalidParameter("--set", text, "have a value that is valid YAML") from error
     path = name.strip().split(".")
     for key in reversed(path):
-        made = {key: made}
-    return made, len(path) - 1
+        nested = {key: nested}
+    return nested, len(path) - 1
 
 
 # -- names of the in-context-learning repository ---------------------------------------------------------
@@ -221,7 +221,7 @@ def translate(data: dict[str, Any]) -> dict[str, Any]:
             raise InvalidFile(f"`{name}` must hold names and values. Got {data[name]!r}.")
     model, training = dict(data.get("model") or {}), dict(data.get("training") or {})
     task = dict(data.get("task") or {})
-    made = {k: v for k, v in data.items() if k not in _IGNORED[""]}
+    ours = {k: v for k, v in data.items() if k not in _IGNORED[""]}
     training = {k: v for k, v in training.items() if k not in _IGNORED["training"]}
     if model.get("family") == "gpt2":
         model["kind"] = "standard"
@@ -241,7 +241,7 @@ def translate(data: dict[str, Any]) -> dict[str, Any]:
     if data_kind is not None:
         task.setdefault("data", data_kind)
     parts = {"model": model, "training": training, "task": task}
-    return made | {key: value for key, value in parts.items() if value}
+    return ours | {key: value for key, value in parts.items() if value}
 
 
 def _check_names(data: Mapping[str, Any], model: type[BaseModel], where: str) -> None:

@@ -32,7 +32,7 @@ def _can_track() -> bool:
     """Whether the writer can be imported: a package that is there may still lack what it needs."""
     try:
         import_module("torch.utils.tensorboard")
-    except Exception:
+    except Exception:  # whatever a package raises that does not fit its own dependencies
         return False
     return True
 
@@ -49,20 +49,20 @@ def read_metrics(directory: Path, last_step: int | None = None) -> list[dict[str
         return []
     except OSError as error:
         raise InvalidFile(f"{path} cannot be read: {error.strerror or error}.") from error
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     damaged: int | None = None
     for number, text in enumerate(content.split(b"\n"), 1):
         line = _parsed(text)
         if line is None:
             damaged = damaged or (number if text.strip() else None)
         elif last_step is None or line["step"] <= last_step:
-            if damaged is not None or (found and line["step"] <= found[-1]["step"]):
+            if damaged is not None or (lines and line["step"] <= lines[-1]["step"]):
                 raise InvalidFile(
                     f"Line {damaged or number} of {path} is damaged. Delete that line and start the same "
                     "command again; the checkpoint does not depend on it."
                 )
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:

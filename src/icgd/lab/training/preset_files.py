@@ -56,9 +56,9 @@ def find_run(run: Path) -> Path:
 
 def check_run(run: Path, file: str = "checkpoint.safetensors") -> None:
     """Refuse a run without a checkpoint."""
-    found = find_run(run)
-    found = found / file if found.is_dir() else found
-    if not found.is_file():
+    checkpoint = find_run(run)
+    checkpoint = checkpoint / file if checkpoint.is_dir() else checkpoint
+    if not checkpoint.is_file():
         raise InvalidFile(
-            f"There is no checkpoint {found}. Train one: icgd train CONFIG --set out_dir=DIR."
+            f"There is no checkpoint {checkpoint}. Train one: icgd train CONFIG --set out_dir=DIR."
         )

@@ -49,10 +49,10 @@ def _loops_kept(model: ModelConfig) -> int:
 
 
 def _value(config: Config, name: str) -> object:
-    found: object = config
+    value: object = config
     for field in name.split("."):
-        found = getattr(found, field)
-    return found
+        value = getattr(value, field)
+    return value
 
 
 def _prompt_parts(config: Config, prompts: int) -> list[Part]:
@@ -60,13 +60,13 @@ def _prompt_parts(config: Config, prompts: int) -> list[Part]:
     task, each = config.task, NUMBER * 2.0 * prompts
     hidden, d = task.hidden_layer_size or 1, task.n_dims
     inner = max(0, (task.n_layers or 1) - 1) * hidden
-    found = [Part("task.hidden_layer_size", hidden, each * hidden * (d + inner))]
+    parts = [Part("task.hidden_layer_size", hidden, each * hidden * (d + inner))]
     if task.depth is not None:
-        found.append(Part("task.depth", task.depth, each * 4 * 2 ** min(task.depth, 1000)))
+        parts.append(Part("task.depth", task.depth, each * 4 * 2 ** min(task.depth, 1000)))
     if task.n_features is not None:
         n = task.n_features
-        found.append(Part("task.n_features", n, NUMBER * 3.0 * n * (d + n)))
-    return found
+        parts.append(Part("task.n_features", n, NUMBER * 3.0 * n * (d + n)))
+    return parts
 
 
 def check_training(config: Config) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from icgd.base.numbers import whole_number
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.mechanisms.checked_data import as_tensor, refuse_query
-from icgd.mechanisms.cot_linear.layer import StatisticsOptions, Tables
+from icgd.mechanisms.cot_linear.layer import LinearHeadOptions, Tables
 from icgd.problems import LinearModelSpec
 from icgd.problems.targets import check_targets
 from icgd.transformer.blocks import Block, make_block
@@ -25,7 +25,7 @@ BLOCK: Address = ("G", 0)
 PREDICTED: Address = ("P", 0)
 
 
-class StatisticsCodec:
+class LinearModelCodec:
     """One block of n tokens for a linear model; w (and b, its last entry) from the last block.
 
     Statement: [COT] Definition 3.1
@@ -37,7 +37,7 @@ class StatisticsCodec:
     def __init__(
         self,
         spec: LinearModelSpec,
-        options: StatisticsOptions,
+        options: LinearHeadOptions,
         tables: Tables,
         like: Sequence[Tensor],
     ) -> None:

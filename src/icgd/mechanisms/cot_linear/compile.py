@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from icgd.errors import AssumptionViolated, InvalidParameter, raise_all
-from icgd.mechanisms.cot_linear.codec import StatisticsCodec
+from icgd.mechanisms.cot_linear.codec import LinearModelCodec
 from icgd.mechanisms.cot_linear.construction import COT_LINEAR
 from icgd.mechanisms.cot_linear.layer import (
-    StatisticsOptions,
+    LinearHeadOptions,
     Tables,
     block_layout,
     make_tables,
@@ -87,7 +87,7 @@ def choose(
     lr = 1.0 / problem.smoothness() if optimizer.lr == "auto" else float(optimizer.lr)
     blueprint = Blueprint(COT_LINEAR, problem, GD(lr), chosen, dtype)
     blueprint.check()
-    tables = make_tables(spec, statistics_options(blueprint))
+    tables = make_tables(spec, head_options(blueprint))
     reached = tables.slope.certificate.sup_error
     if wanted is not None and reached > wanted:
         raise AssumptionViolated(
@@ -115,7 +115,7 @@ def _target_radius(spec: LinearModelSpec, chosen: Mapping[str, Any], dtype: torc
     return float(chosen["radius"])
 
 
-def statistics_options(blueprint: Blueprint) -> StatisticsOptions:
+def head_options(blueprint: Blueprint) -> LinearHeadOptions:
     """The heads a blueprint describes."""
     o = blueprint.options
     grid = GridOptions(
@@ -126,7 +126,7 @@ def statistics_options(blueprint: Blueprint) -> StatisticsOptions:
         # Passing a number on needs few tokens, whatever the loss takes.
         rho, margin, _ = LINEAR[grid.dtype]
         plain = replace(grid, n_grid=32, rho=rho, margin=margin)
-    return StatisticsOptions(grid, plain, o["target_radius"], bool(o["native"]))
+    return LinearHeadOptions(grid, plain, o["target_radius"], bool(o["native"]))
 
 
 def _stored(table: HeadTable) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _restored(fitted: Mapping[str, Any]) -> HeadTable:
     )
 
 
-def _tables(blueprint: Blueprint, options: StatisticsOptions) -> Tables:
+def _tables(blueprint: Blueprint, options: LinearHeadOptions) -> Tables:
     """The heads' tokens: fitted again from a loss that is known, restored for a user's own."""
     spec = blueprint.problem.spec
     if not blueprint.fitted:
@@ -174,7 +174,7 @@ def _tables(blueprint: Blueprint, options: StatisticsOptions) -> Tables:
 
 def build(blueprint: Blueprint) -> Program:
     """The program a blueprint describes."""
-    spec, options = blueprint.problem.spec, statistics_options(blueprint)
+    spec, options = blueprint.problem.spec, head_options(blueprint)
     tables = _tables(blueprint, options)
     layer = update_layer(spec, blueprint.optimizer.lr, tables, options)
     return Program(
@@ -183,6 +183,6 @@ def build(blueprint: Blueprint) -> Program:
         readout=prediction_layer(spec, tables, options),
         mask=WindowMask(),
         layout=block_layout(spec),
-        codec=StatisticsCodec(spec, options, tables, [layer.attention.like]),
+        codec=LinearModelCodec(spec, options, tables, [layer.attention.like]),
         certificate=tables.slope.certificate,
     )

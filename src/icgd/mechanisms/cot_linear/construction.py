@@ -19,8 +19,8 @@ COT_LINEAR = Construction(
     starts=True,
     schema="icgd.mechanisms.config_schemas:COT_LINEAR",
     size="icgd.mechanisms.sizes:softmax_cot_statistics",
-    verifier="icgd.verification.cot_linear:verify_statistics",
-    walk="icgd.verification.walks.cot_linear:StatisticsWalk",
+    verifier="icgd.verification.cot_linear:verify_linear_model",
+    walk="icgd.verification.walks.cot_linear:LinearModelWalk",
     parts=(
         "transformer.mask_rules:WindowMask",
         "problems.linear_models:LinearModel",

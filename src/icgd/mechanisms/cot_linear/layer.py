@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
 
 from icgd.problems import LinearModelSpec
 from icgd.transformer.gadgets.gates.signed_copy import SignedCopy
@@ -37,14 +36,14 @@ from icgd.transformer.nn.chain.sample_attention import (
     SampleBank,
     SamplePath,
 )
-from icgd.transformer.nn.feedforward import FeedForward, Skip
+from icgd.transformer.nn.feedforward import FeedForward, FeedForwardPart, Skip
 
 CAPACITY = {torch.float64: 2.0**22, torch.float32: 2.0**20}
 """Largest feature the gates of a margin loss have to shut out."""
 
 
 @dataclass(frozen=True)
-class StatisticsOptions:
+class LinearHeadOptions:
     """What besides the problem decides the weights.
 
     grid           heads that apply the slope of the loss to s
@@ -101,7 +100,7 @@ def working_layout(spec: LinearModelSpec) -> Layout:
 
 
 def update_layer(
-    spec: LinearModelSpec, lr: float, tables: Tables, options: StatisticsOptions
+    spec: LinearModelSpec, lr: float, tables: Tables, options: LinearHeadOptions
 ) -> Layer:
     """One (proximal) gradient step.
 
@@ -116,7 +115,7 @@ def update_layer(
     skips = [Skip(f"last/{s.name}", s.name, s.shape, 1.0, dtype) for s in carried]
     shrink = 1.0 - lr * spec.lam if spec.penalty == "l2" else 1.0
     skips.append(Skip("last/weight", "next", (d,), shrink, dtype))
-    parts: dict[str, nn.Module] = {}
+    parts: dict[str, FeedForwardPart] = {}
     if margin:
         parts["signed"] = SignedCopy(
             d,
@@ -147,7 +146,7 @@ class Tables:
     prediction: HeadTable
 
 
-def make_tables(spec: LinearModelSpec, options: StatisticsOptions) -> Tables:
+def make_tables(spec: LinearModelSpec, options: LinearHeadOptions) -> Tables:
     """Choose (and where needed fit) the heads of a problem."""
     slope = slope_table(
         spec.loss, options.grid, y_radius=options.target_radius, native=options.native
@@ -157,7 +156,7 @@ def make_tables(spec: LinearModelSpec, options: StatisticsOptions) -> Tables:
     return Tables(slope, target_table(options), slope)
 
 
-def target_table(options: StatisticsOptions) -> HeadTable:
+def target_table(options: LinearHeadOptions) -> HeadTable:
     """The head that reads y."""
     return identity_table(replace(options.plain, radius=options.target_radius))
 
@@ -168,7 +167,7 @@ def _predictor(spec: LinearModelSpec, sample: str, one: str) -> list[QueryTerm]:
 
 
 def _banks(
-    spec: LinearModelSpec, lr: float, tables: Tables, options: StatisticsOptions
+    spec: LinearModelSpec, lr: float, tables: Tables, options: LinearHeadOptions
 ) -> list[SampleBank]:
     form, work, dtype = spec.loss.form, working_layout(spec), options.grid.dtype
     sample, one = ("signed", "label") if form == "margin" else ("x", "one")
@@ -218,7 +217,7 @@ def _post(spec: LinearModelSpec, lr: float, dtype: torch.dtype) -> FeedForward:
         for slot in block
         if slot.name not in ("weight", "bias")
     ]
-    parts: dict[str, nn.Module] = {}
+    parts: dict[str, FeedForwardPart] = {}
     if spec.penalty == "l1" and spec.lam:
         parts["prox"] = SoftThreshold(
             d, source="next", target="weight", cut=lr * spec.lam, dtype=dtype
@@ -232,11 +231,11 @@ def _post(spec: LinearModelSpec, lr: float, dtype: torch.dtype) -> FeedForward:
 
 def prediction_layout(spec: LinearModelSpec) -> Layout:
     """Slots while predicting: what it takes, and the prediction."""
-    asked = [s for s in block_layout(spec) if s.name in ("x", "weight", "bias", "one")]
-    return Layout([*asked, Slot("prediction", (), "g(w.x + b)")])
+    taken = [s for s in block_layout(spec) if s.name in ("x", "weight", "bias", "one")]
+    return Layout([*taken, Slot("prediction", (), "g(w.x + b)")])
 
 
-def prediction_layer(spec: LinearModelSpec, tables: Tables, options: StatisticsOptions) -> Layer:
+def prediction_layer(spec: LinearModelSpec, tables: Tables, options: LinearHeadOptions) -> Layer:
     """The prediction for the one example of a block: one head reads w.x + b and returns g of it.
 
     Statement: [COT] Remark 3.2

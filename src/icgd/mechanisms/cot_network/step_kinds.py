@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
 
 from icgd.transformer.gadgets.gates.gate import Gate
 from icgd.transformer.layout import Layout
-from icgd.transformer.nn.feedforward import Units
+from icgd.transformer.nn.feedforward import FeedForwardPart, Units
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class StepKind:
 
 def router(
     kinds: Sequence[StepKind], target: Layout, *, capacity: float, dtype: torch.dtype
-) -> dict[str, nn.Module]:
+) -> dict[str, FeedForwardPart]:
     """The gates and flag units of all kinds, named for what they do.
 
     Statement: [COT] Proposition 4.3
@@ -55,7 +54,7 @@ def router(
     Differs from the paper: operands are gated, not outputs, with offsets that are sums of flags. The
     printed gate leaves -M/2 behind and its tag identities do not separate the four types.
     """
-    parts: dict[str, nn.Module] = {}
+    parts: dict[str, FeedForwardPart] = {}
     for kind in kinds:
         for route in kind.routes:
             off = kind.off if route.closed is None else (route.closed, *kind.off)

@@ -116,10 +116,10 @@ class StackBuilder:
         self.layout: Layout = reverse_layout(spec)
         self.own = own_coordinates(self.layout)
         self.layers = range(1, spec.n_layers + 1)
-        made = {
+        by_activation = {
             act: layer_fits(act, options) for act in {spec.activation_of(j) for j in self.layers}
         }
-        self.fits = {j: made[spec.activation_of(j)] for j in self.layers}
+        self.fits = {j: by_activation[spec.activation_of(j)] for j in self.layers}
         self.loss_units: Units
         self.loss_units, self.loss_certificate = loss_units(
             spec.loss, options.n_relu, options.radius, options.target_radius

@@ -246,11 +246,11 @@ class ForwardBuilder:
             source = torch.cat([source, self.ones(len(units))], dim=1)
             target = torch.cat([target, self.layout.index(f"a{p}").unsqueeze(1)], dim=1)
         features = [self.argument(p, units, f"out{p}"), self.constant(len(units))]
-        made = {f"out{p}": self.family(features, self.value, source, target)}
+        families = {f"out{p}": self.family(features, self.value, source, target)}
         if self.spec.bias:
             bias = self.layout.index(f"bias{p + 1}")
-            made[f"bias{p + 1}"] = self.passing(bias, self.layout.index(f"z{p + 1}"))
-        return made
+            families[f"bias{p + 1}"] = self.passing(bias, self.layout.index(f"z{p + 1}"))
+        return families
 
     def derivatives(self, p: int) -> dict[str, HeadFamily]:
         """S_{p+1}[., theta] = sum_k W_{p+1}[., k] P(dz_p[k]/dtheta, z_p[k]) for layers up to p."""
@@ -258,17 +258,17 @@ class ForwardBuilder:
         older = n_weights(self.spec, p - 1)
         written = self.layout.index(f"d{p + 1}")
         unit = torch.arange(width).repeat_interleave(len(inputs))
-        made = {
+        families = {
             # Weights of layer p itself: dz_p[k]/dW_p[k, l] = a_{p-1}[l] needs no slot of its own.
             f"new{p}": self._derivative(p, unit, inputs.repeat(width), written[:, older:].T)
         }
         if p > 1:
             unit = torch.arange(width).repeat_interleave(older)
             stored = self.layout.index(f"d{p}").reshape(-1)
-            made[f"old{p}"] = self._derivative(
+            families[f"old{p}"] = self._derivative(
                 p, unit, stored, written[:, :older].T.repeat(width, 1)
             )
-        return made
+        return families
 
     def _derivative(self, p: int, unit: Tensor, read: Tensor, target: Tensor) -> HeadFamily:
         # The inputs of layer 1 are data: their range is checked like that of any derivative.
@@ -331,7 +331,7 @@ class ForwardBuilder:
             # Weights on the query side, examples on the key side.
             return Feature(label, first[unit], inputs.expand(len(unit), -1), reach)
 
-        made = {
+        families = {
             "weight1": self.family(
                 [
                     Feature(
@@ -354,5 +354,5 @@ class ForwardBuilder:
             ),
         }
         if self.spec.bias:
-            made["bias2"] = self.passing(residual, layout.index("bias2"), self.rate)
-        return made
+            families["bias2"] = self.passing(residual, layout.index("bias2"), self.rate)
+        return families

@@ -128,8 +128,8 @@ def drawable(chart: Chart) -> Chart:
     lost = [s.name for s in chart.series if s not in seen]
     if not lost:
         return chart
-    said = f"Without a number that could be drawn here: {', '.join(lost)}."
-    return replace(chart, series=tuple(seen), note=f"{chart.note} {said}".strip())
+    omission = f"Without a number that could be drawn here: {', '.join(lost)}."
+    return replace(chart, series=tuple(seen), note=f"{chart.note} {omission}".strip())
 
 
 def log_range(chart: Chart) -> tuple[float, float] | None:

@@ -63,9 +63,9 @@ def data_name(run: Run) -> str:
 
 def _table(runs: Sequence[Run], lines: Callable[[Run], Sequence[tuple[str, str]]]) -> list[Row]:
     """Lines of all runs by name, in the order in which they first occur."""
-    found = [dict(lines(run)) for run in runs]
-    names = list(dict.fromkeys(name for values in found for name in values))
-    return [Row(name, [values.get(name, NONE) for values in found]) for name in names]
+    columns = [dict(lines(run)) for run in runs]
+    names = list(dict.fromkeys(name for values in columns for name in values))
+    return [Row(name, [values.get(name, NONE) for values in columns]) for name in names]
 
 
 def _marked(rows: Sequence[Row]) -> list[Row]:
@@ -113,15 +113,15 @@ def bound_table(runs: Sequence[Run]) -> list[Row]:
     """Every measured error beside the bound that speaks about it."""
 
     def lines(run: Run) -> list[tuple[str, str]]:
-        told = story(run.result).bounds
-        if not told:
+        bounds = story(run.result).bounds
+        if not bounds:
             return [
                 ("Difference to the exact algorithm: measured", number(run.result["max_error"]))
             ]
         network = run.model == "network"
         return [
             (f"{BOUNDS[row['key']] if network else row['title']}: {kind}", row[key])
-            for row in told
+            for row in bounds
             for kind, key in (("bound", "value"), ("measured", "measured"))
         ]
 
@@ -156,11 +156,11 @@ def _named(group: Sequence[Run]) -> str:
 
 def comparability(runs: Sequence[Run]) -> list[str]:
     """In plain words: what is drawn together, what is not, and why."""
-    said = []
+    notes = []
     tables = _classes(runs, data_key)
     if len(tables) > 1:
         each = "; ".join(f"{_named(group)} on {data_name(group[0])}" for group in tables)
-        said.append(
+        notes.append(
             f"Different data: {each}. Losses and errors on different data are numbers of different "
             "things and are not drawn together."
         )
@@ -168,14 +168,14 @@ def comparability(runs: Sequence[Run]) -> list[str]:
         kinds = _classes(table, lambda run: (family(run), objective_key(run)))
         if len(kinds) > 1:
             each = "; ".join(f"{_named(group)}: {_objective(group[0])}" for group in kinds)
-            said.append(
+            notes.append(
                 f"Different models on the same data: {each}. They lower different functions, so their "
                 "curves are not drawn together."
             )
         for kind in kinds:
             nets = _classes(kind, weights_key)
             if len(nets) > 1:
-                said.append(
+                notes.append(
                     f"Different networks: {'; '.join(_named(group) for group in nets)}. Their losses are drawn "
                     "together, the differences of their weights are not: the weights are others."
                 )
@@ -186,16 +186,16 @@ def comparability(runs: Sequence[Run]) -> list[str]:
                 chains = [
                     run for run in kind if by_method(run.result.get("method")).rounds == "epochs"
                 ]
-                said.append(
+                notes.append(
                     f"{_named(chains)}: a round is one row; in the other runs a step is all rows. Curves are "
                     "drawn over passes over the data; the error of one round and of one step are of "
                     "different amounts of work."
                 )
-    if not said:
-        said.append(
+    if not notes:
+        notes.append(
             "All runs have the same data and the same model: every curve is drawn together."
         )
-    return said
+    return notes
 
 
 def _objective(run: Run) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from icgd.base.atomic import write_bytes, write_text
 from icgd.pages.report.again import again
 from icgd.pages.report.drawing.draw import picture
 from icgd.pages.report.page import flat_rows, rendered, stills
@@ -29,27 +30,27 @@ def render_report(result: Mapping[str, Any], title: str | None = None) -> str:
     result  the content of result.json
     title   in place of the usual heading
     """
-    told = story(result)
+    about = story(result)
     return rendered(
         "report.html.j2",
-        told.charts,
-        stills(told.pictures()),
-        title=title or told.title,
+        about.charts,
+        stills(about.pictures()),
+        title=title or about.title,
         result=result,
-        story=told,
+        story=about,
         over=over(result),
         difference=number(result["max_error"]),
         statements=statement_rows(result),
         command=again(result),
         config=flat_rows(result.get("config") or {}),
         versions=flat_rows(result.get("versions") or {}),
-        notes=[*map(str, result.get("notes") or []), *missing(told)],
+        notes=[*map(str, result.get("notes") or []), *missing(about)],
     )
 
 
-def missing(told: Story) -> list[str]:
+def missing(about: Story) -> list[str]:
     """What a page says in place of curves that a result does not have."""
-    if told.charts:
+    if about.charts:
         return []
     return ["The result holds no curves, so there are no figures of them."]
 
@@ -60,7 +61,7 @@ def write_report(result: Mapping[str, Any], directory: Path) -> list[Path]:
     for chart in story(result).pictures():
         if chart.id in FILES:
             written.append(directory / f"{chart.id}.png")
-            written[-1].write_bytes(picture(chart))
+            write_bytes(written[-1], picture(chart))
     page = directory / "report.html"
-    page.write_text(render_report(result), encoding="utf-8")
+    write_text(page, render_report(result))
     return [*written, page]

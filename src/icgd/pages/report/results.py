@@ -113,10 +113,10 @@ def read_runs(sources: Sequence[Path | Mapping[str, Any]]) -> list[Run]:
     for source, file, name in zip(sources, files, names, strict=True):
         if file is None:
             assert isinstance(source, Mapping)
-            result, said = finite(source), name
+            result, origin = finite(source), name
         else:
-            result, said = _read(file), str(file)
-        check_result(result, said)
+            result, origin = _read(file), str(file)
+        check_result(result, origin)
         runs.append(Run(name, result, file))
     return runs
 
@@ -126,12 +126,12 @@ def result_file(path: Path) -> Path:
     try:
         if path.is_dir():
             finish_move(path)
-            found = path / "result.json"
-            if not found.is_file():
+            file = path / "result.json"
+            if not file.is_file():
                 raise InvalidFile(
                     f"{path} has no result.json. Pass a directory that icgd run wrote (its --out)."
                 )
-            return found
+            return file
         if not path.exists():
             raise InvalidFile(f"No run {path}. Pass a directory that icgd run wrote (its --out).")
     except (OSError, ValueError) as error:
@@ -208,9 +208,9 @@ def check_result(result: Any, source: str) -> None:
     if not isinstance(result, Mapping):
         raise InvalidFile(f"{source} holds no result of icgd run.")
     if result.get("format") != FORMAT:
-        found = result.get("format")
+        version = result.get("format")
         raise InvalidFile(
-            f"{source} has format {_short(found)}, and this version reads {FORMAT!r}. "
+            f"{source} has format {_short(version)}, and this version reads {FORMAT!r}. "
             "Run icgd run again, or use the version that wrote it."
         )
     model = result.get("model", "network")

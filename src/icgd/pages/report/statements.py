@@ -76,9 +76,9 @@ def statement_rows(result: Mapping[str, Any]) -> list[StatementRow]:
     papers = sorted({statement[1:].partition("]")[0] for statement in touched} & set(PAPERS))
     rows = []
     for paper in papers:
-        for key, title, checked_by, said in table_checkers(paper):
+        for key, title, checked_by, statements in table_checkers(paper):
             # The part nearest to the whole construction comes last in the list.
-            homes = [home for statement in said for home in touched.get(statement, ())]
+            homes = [home for statement in statements for home in touched.get(statement, ())]
             if homes:
                 rows.append(
                     StatementRow(
@@ -109,7 +109,7 @@ def part_statements(part: str) -> tuple[str, ...]:
 @cache
 def table_checkers(paper: str) -> tuple[tuple[str, str, str, tuple[str, ...]], ...]:
     """Key, title, name and statements of every checker of a paper, by its `@checks(...)` line."""
-    found = []
+    checkers = []
     for module in PAPERS[paper]:
         for node in _tree(module).body:
             if not isinstance(node, ast.FunctionDef):
@@ -118,9 +118,9 @@ def table_checkers(paper: str) -> tuple[tuple[str, str, str, tuple[str, ...]], .
             if key is not None:
                 docstring = ast.get_docstring(node) or ""
                 title = docstring.partition("\n")[0]
-                said = tuple(_STATEMENT.findall(docstring))
-                found.append((key, title, f"{module}.{node.name}", said))
-    return tuple(found)
+                statements = tuple(_STATEMENT.findall(docstring))
+                checkers.append((key, title, f"{module}.{node.name}", statements))
+    return tuple(checkers)
 
 
 def _registered(node: ast.FunctionDef, paper: str) -> str | None:

@@ -51,10 +51,10 @@ def write_comparison(
     """
     if figures is not None:
         figures.check()
-    found = read_runs(runs)
-    files = {out: rendered_page(found, title).encode()}
+    compared = read_runs(runs)
+    files = {out: rendered_page(compared, title).encode()}
     if figures is not None:
-        drawn = paper_figures(found, figures.formats, figures.width)
+        drawn = paper_figures(compared, figures.formats, figures.width)
         files |= {figures.directory / name: content for name, content in drawn.items()}
     _write_all(files)
     return list(files)

@@ -109,11 +109,11 @@ def _handler(files: dict[str, tuple[str, bytes]]) -> type[BaseHTTPRequestHandler
             if not _is_local(self.headers.get_all("Host") or []):
                 self._refuse(421, "This server answers to 127.0.0.1 and localhost only.")
                 return
-            found = files.get(self.path.split("?", 1)[0])
-            if found is None:
+            file = files.get(self.path.split("?", 1)[0])
+            if file is None:
                 self._refuse(404, "There is no such document.")
                 return
-            self._send(200, found[0], found[1], body=body)
+            self._send(200, file[0], file[1], body=body)
 
         def _refuse(self, status: int, reason: str) -> None:
             self.close_connection = True

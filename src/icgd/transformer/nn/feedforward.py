@@ -6,8 +6,9 @@ dense form are the same network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -31,17 +32,54 @@ def frozen(value: float | Tensor, shape: tuple[int, ...], dtype: torch.dtype) ->
     return nn.Parameter(full.to(dtype).expand(shape).clone(), requires_grad=False)
 
 
-class Part(Protocol):
-    """Something a feed-forward layer is made of."""
+class FeedForwardPart(nn.Module, ABC):
+    """Something a feed-forward layer is made of: ReLU units, a linear path, a constant."""
 
-    def units(self) -> Sequence[Units]:
-        """The literal ReLU units."""
+    def units(self) -> list[Units]:
+        """The literal ReLU units; a path or a constant has none."""
+        return []
 
+    @abstractmethod
+    def is_plain(self) -> bool:
+        """Whether every weight is the one that was compiled."""
+
+    @abstractmethod
     def emit(self, b: Builder) -> None:
         """The same effect on symbolic values."""
 
 
-class Units(nn.Module):
+class UnitGadget(FeedForwardPart):
+    """Groups of units that do something together, which can be said more shortly than unit by unit.
+
+    The short cut is taken only while every weight is the compiled one, so that an altered weight
+    changes the structured evaluation as it changes the literal matrices.
+    """
+
+    @abstractmethod
+    def units(self) -> list[Units]:
+        """The groups of units, in the order of the dense matrices."""
+
+    @abstractmethod
+    def emit_short(self, b: Builder) -> bool:
+        """Write the effect of the compiled weights; False, and nothing written, if only units can."""
+
+    @once_fixed
+    def is_plain(self) -> bool:
+        """See FeedForwardPart."""
+        return all(group.is_plain() for group in self.units())
+
+    def emit(self, b: Builder) -> None:
+        """See FeedForwardPart."""
+        if not (self.is_plain() and self.emit_short(b)):
+            self.emit_units(b)
+
+    def emit_units(self, b: Builder) -> None:
+        """The literal units, one group after the other."""
+        for group in self.units():
+            group.emit(b)
+
+
+class Units(FeedForwardPart):
     """ReLU units, one per entry of a slot shape: out += write * relu(bias + sum read * slot).
 
     A slot of the group's shape is read entry by entry; a scalar slot (a flag) is read by all.
@@ -130,7 +168,7 @@ class Units(nn.Module):
                 b.write(slot, b.compute(lambda c=contribution: c, []))
 
 
-class Skip(nn.Module):
+class Skip(FeedForwardPart):
     """A linear path target += coef * source between slots of one shape."""
 
     def __init__(
@@ -155,7 +193,7 @@ class Skip(nn.Module):
         b.write(self.target, value, self.coef.data if scale is None else scale)
 
 
-class Constant(nn.Module):
+class Constant(FeedForwardPart):
     """An output bias on a scalar slot."""
 
     def __init__(self, target: str, value: float, dtype: torch.dtype) -> None:
@@ -181,7 +219,7 @@ class FeedForward(nn.Module):
         self,
         source: Layout,
         target: Layout,
-        parts: Mapping[str, nn.Module],
+        parts: Mapping[str, FeedForwardPart],
         skips: Sequence[Skip] = (),
         constants: Sequence[Constant] = (),
     ) -> None:
@@ -215,12 +253,21 @@ class FeedForward(nn.Module):
 
     def unit_groups(self) -> list[Units]:
         """Every group of units, in the order of the dense matrices."""
-        return [group for part in self.parts.values() for group in part.units()]  # type: ignore[operator]
+        return [group for part in self.gadgets() for group in part.units()]
+
+    def gadgets(self) -> Iterable[FeedForwardPart]:
+        """The parts that are made of units."""
+        return cast("Iterable[FeedForwardPart]", self.parts.values())
+
+    def paths(self) -> Iterable[FeedForwardPart]:
+        """Skips and constants."""
+        linear = (*self.skips.values(), *self.constants.values())
+        return cast("Iterable[FeedForwardPart]", linear)
 
     def emit(self, b: Builder) -> None:
         """Describe the whole layer on symbolic values."""
-        for part in (*self.parts.values(), *self.skips.values(), *self.constants.values()):
-            part.emit(b)  # type: ignore[operator]
+        for part in (*self.gadgets(), *self.paths()):
+            part.emit(b)
 
     def dense(self) -> DenseFeedForward:
         """The literal matrices."""

@@ -30,9 +30,9 @@ class Grid:
     offset: Tensor
     values: Tensor
 
-    def attention(self, asked: Tensor) -> Tensor:
+    def attention(self, queries: Tensor) -> Tensor:
         """The softmax weights of every head, (..., token)."""
-        return torch.softmax(asked.unsqueeze(-1) * self.linear + self.offset, dim=-1)
+        return torch.softmax(queries.unsqueeze(-1) * self.linear + self.offset, dim=-1)
 
 
 def grid_of(rates: Tensor, offset: Tensor, values: Tensor) -> Grid:
@@ -60,9 +60,9 @@ class Interest:
     which: tuple[int, ...] = ()
     tokens: int = 64
 
-    def of_heads(self, asked: Tensor) -> list[int]:
-        """The heads to show, ascending; asked (n_heads,)."""
-        size = asked.abs()
+    def of_heads(self, queries: Tensor) -> list[int]:
+        """The heads to show, ascending; queries (n_heads,)."""
+        size = queries.abs()
         top = torch.topk(size, min(self.heads, len(size))).indices.tolist()
         return sorted({*top, *(h for h in self.which if h < len(size))})
 

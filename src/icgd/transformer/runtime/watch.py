@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from icgd.errors import AssumptionViolated
+from icgd.errors import OutOfRange
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class RangeWatch:
             self.flush()
 
     def flush(self) -> None:
-        """Raise AssumptionViolated if any head was asked out of range since the last check."""
+        """Raise OutOfRange if any head was asked out of range since the last check."""
         self._since = 0
         queries, self._queries = self._queries, []
         preactivations, self._preactivations = self._preactivations, []
@@ -127,19 +127,19 @@ class RangeWatch:
             self._complain(logged, self.z_bound)
         if not bool((z.abs() <= max(tolerance, 1 / self.slope)).any()):
             return
-        count, first, asked = 0, self.near_kink.first, _asked_anything(queries)
+        count, first, not_zero = 0, self.near_kink.first, _asked_anything(queries)
         for round_, source, value in _each(logged):
             value = value[..., : self.units.get(source.layer, value.shape[-1])]
             near = (value.abs() <= tolerance) | ((value > 0) & (value < 1 / self.slope))
             # z = 0 exactly is closed on both sides if nothing but zeros was read; else it is a sum that
             # rounding, ours or the oracle's, may put on either side.
             if self.exact_zero:
-                read = asked.get((round_, source.place, source.layer))
+                read = not_zero.get((round_, source.place, source.layer))
                 near &= (value != 0) if read is None else (value != 0) | read
-            found = int(near.sum())
-            if found and first is None:
+            n_near = int(near.sum())
+            if n_near and first is None:
                 first = (round_, source.layer, int(near.nonzero()[0, -1]) + 1)
-            count += found
+            count += n_near
         if count:
             self.near_kink = KinkReport(self.near_kink.count + count, first)
 
@@ -151,7 +151,7 @@ class RangeWatch:
                 continue
             worst = torch.where(size.isnan(), torch.inf, size).flatten().argmax()
             unit = int(worst) % value.shape[-1] + 1
-            raise AssumptionViolated(out_of_range(source, unit, largest, limit, round_))
+            raise out_of_range(source, unit, largest, limit, round_)
 
 
 def _joined(logged: list[Logged]) -> Tensor:
@@ -166,15 +166,17 @@ def _each(logged: list[Logged]) -> Iterator[tuple[int, Watched, Tensor]]:
 
 def _asked_anything(queries: list[Logged]) -> dict[tuple[int, str, int], Tensor]:
     """Per (round, step kind, layer): whether any head was asked a number that is not 0, problem by problem."""
-    asked: dict[tuple[int, str, int], Tensor] = {}
+    not_zero: dict[tuple[int, str, int], Tensor] = {}
     for round_, source, value in _each(queries):
         key, some = (round_, source.place, source.layer), (value != 0).any(dim=-1, keepdim=True)
-        asked[key] = some | asked[key] if key in asked else some
-    return asked
+        not_zero[key] = some | not_zero[key] if key in not_zero else some
+    return not_zero
 
 
-def out_of_range(source: Watched, unit: int, value: float, radius: float, round_: int) -> str:
-    """The sentence every range excursion is reported with."""
+def out_of_range(
+    source: Watched, unit: int, value: float, radius: float, round_: int
+) -> OutOfRange:
+    """The error every range excursion is reported with."""
     if math.isfinite(value):
         wanted = 2.0 ** math.ceil(math.log2(1.25 * value))
         remedy = f"Recompile with {source.option} >= {wanted:g}, standardise the data, or lower lr."
@@ -186,8 +188,8 @@ def out_of_range(source: Watched, unit: int, value: float, radius: float, round_
     else:
         remedy = "Training diverged: lower lr or standardise the data."
     what = f"Head {source.label}" if source.is_query else "A closed unit"
-    return (
+    met = (
         f"{what} met |s| = {value:.6g} at slot {source.slot}[{unit}] ({source.place} step, layer "
-        f"{source.layer}) in round {round_}, outside its certified range [-{radius:g}, {radius:g}]. "
-        f"{remedy}"
+        f"{source.layer}) in round {round_}"
     )
+    return OutOfRange(met, value, radius, source.option, remedy)

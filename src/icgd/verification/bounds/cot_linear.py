@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from icgd.errors import InvalidParameter
-from icgd.mechanisms.cot_linear.codec import StatisticsCodec
+from icgd.mechanisms.cot_linear.codec import LinearModelCodec
 from icgd.problems import LinearModelSpec
 from icgd.transformer.gadgets.heads.link_head import GridOptions, HeadTable
 from icgd.transformer.gadgets.heads.spectral_theory import (
@@ -53,13 +53,13 @@ class StepBound:
         if spec.intercept:
             s, size = s + w[..., d:], size + w[..., d:].abs()
         reads_y = spec.loss.form == "residual"
-        asked = s - y if reads_y else y * s if spec.loss.form == "margin" else s
+        query = s - y if reads_y else y * s if spec.loss.form == "margin" else s
         size = size + y.abs() if reads_y else size
         slope = spec.loss.slope_of(s, y).abs()
         ds = (d + 4) * u * size
-        steepest = self._steepest(float(asked.abs().max()), float(y.abs().max()))
+        steepest = self._steepest(float(query.abs().max()), float(y.abs().max()))
         # A literal head forms s inside its scores, where every token rounds it anew.
-        error = self.slope_error(asked, size if self.dense else asked.abs()) + steepest * ds
+        error = self.slope_error(query, size if self.dense else query.abs()) + steepest * ds
         total = slope
         if self.target_error is not None:
             error, total = error + self.target_error(y.abs()), slope + 2 * y.abs()
@@ -80,17 +80,17 @@ class StepBound:
         return 1.1 * max(abs(low), abs(high))
 
 
-def statistics_codec(program: Program) -> StatisticsCodec:
+def linear_model_codec(program: Program) -> LinearModelCodec:
     """The codec of a linear model's program."""
     codec = program.codec
-    if not isinstance(codec, StatisticsCodec):
+    if not isinstance(codec, LinearModelCodec):
         raise InvalidParameter("program", program.construction.name, "fit a linear model")
     return codec
 
 
 def step_bound(program: Program, executor: ExecutorName) -> StepBound:
     """The bound of a program, from the certificates of its heads."""
-    codec = statistics_codec(program)
+    codec = linear_model_codec(program)
     spec, options, tables = codec.spec, codec.options, codec.tables
     dense = executor == "dense"
     u = torch.finfo(program.dtype).eps / 2

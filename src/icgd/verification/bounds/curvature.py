@@ -27,9 +27,9 @@ def sharpest(
         size = 0.0
         for _ in range(rounds):
             v = v / v.norm().clamp(min=1e-300)
-            made = torch.autograd.grad(
+            product = torch.autograd.grad(
                 flat @ v, parameters, retain_graph=True, materialize_grads=True
             )
-            v = torch.cat([m.reshape(-1) for m in made])
+            v = torch.cat([m.reshape(-1) for m in product])
             size = float(v.norm())
     return size

@@ -50,7 +50,7 @@ class ForwardBound(StepBound):
             z = z.plus(self.identity_error)
         for p in range(1, n):
             if n > 2:
-                derivative = self.chain(p, near[p][0], derivative, self.with_one(inputs), z)
+                derivative = self.chain(near[p][0], derivative, self.with_one(inputs), z)
             hidden = z
             inputs = self.activate(act, z, self.value_error)
             z = affine(inputs, *near[p], self.u)
@@ -58,7 +58,7 @@ class ForwardBound(StepBound):
         if n == 2:
             return self.two_layers(near, x, hidden, inputs, residual)
         read = residual.plus(self.identity_error / 2)
-        return self.sums(near, read, derivative, inputs)
+        return self.sums(read, derivative, inputs)
 
     def product(self, s: Near, z: Near) -> Near:
         """P(s, z) = s r'(z) by a fit of it; for a ReLU wrong near its kink, else up to rounding."""
@@ -79,7 +79,7 @@ class ForwardBound(StepBound):
         rounding = torch.where(z.value + z.error > low, rounding, 0.0)
         return Near(s.value * slope, torch.where(unsure, s.size, s.error) + rounding)
 
-    def chain(self, p: int, W: Near, derivative: Near | None, inputs: Near, z: Near) -> Near:
+    def chain(self, W: Near, derivative: Near | None, inputs: Near, z: Near) -> Near:
         """dz_{p+1}/dw of layers up to p, (tokens, units of layer p+1, weights)."""
         tokens, width = z.value.shape
         s = Near(inputs.value.unsqueeze(1), inputs.error.unsqueeze(1))
@@ -105,7 +105,6 @@ class ForwardBound(StepBound):
 
     def sums(
         self,
-        near: list[tuple[Near, Near | None]],
         residual: Near,
         derivative: Near | None,
         inputs: Near,
@@ -140,7 +139,7 @@ class ForwardBound(StepBound):
             g = Near(residual.value[:, r : r + 1], residual.error[:, r : r + 1])
             doubled = g.times(row)  # the heads read twice of it: g is twice the slope
             s = Near(2 * doubled.value, 2 * doubled.error + 8 * self.u * doubled.size)
-            made = self.product(s, z)
-            total = Near(total.value + made.value / 2, total.error + made.error / 2)
+            term = self.product(s, z)
+            total = Near(total.value + term.value / 2, total.error + term.error / 2)
         first = self.split(self.mean_product(total, self.with_one(x)))
         return [first, self.split(self.mean_product(residual, self.with_one(hidden)))]

@@ -12,11 +12,11 @@ from icgd.transformer.program.session import Session
 
 
 def loop_bound(
-    program: Program, features: Tensor, targets: Tensor, asked: Tensor, steps: int
+    program: Program, features: Tensor, targets: Tensor, query: Tensor, steps: int
 ) -> float:
     """Bound on |answer - A_T f| after so many steps, for one prompt; needs lr * lambda_max <= 2.
 
-    features, targets  (N, D) and (N, k): what the loop regresses     asked  (D,): f
+    features, targets  (N, D) and (N, k): what the loop regresses     query  (D,): f
 
     A step changes residuals by the product sum_s r_s <k_s, f_i>, off by at most `sup_error` per unit of
     sum |r_s|, and by rounding. With M = I - lr K, an error d of the N residuals m steps before the end reaches
@@ -24,17 +24,20 @@ def loop_bound(
     """
     lr, n = program.optimizer.lr, len(features)
     u, width = torch.finfo(program.dtype).eps / 2, features.shape[1]
-    kernel, row = features @ features.T / n, features @ asked / n
+    kernel, row = features @ features.T / n, features @ query / n
     reach = max(float(kernel.abs().max()), float(row.abs().max()))
     # Rounding of k and f, of their product, and of the sum over tokens.
     rate = lr * (program.certificate.sup_error + u * (2 * width + 2 * n + 8) * reach)
     r, answer, fresh = -targets, torch.zeros_like(targets[0]), list[float]()
-    trained, told, passes = 0.0, 0.0, lr * float(row.norm())
+    trained, answer_error, passes = 0.0, 0.0, lr * float(row.norm())
     for _ in range(steps):
-        total = float((r.abs().sum(dim=0) + answer.abs()).max()) + n * trained + told
+        total = float((r.abs().sum(dim=0) + answer.abs()).max()) + n * trained + answer_error
         fresh.append(rate * total + 4 * u * max(float(r.abs().max()), float(answer.abs().max())))
         # M does not stretch the Euclidean norm: enough for what errors do to later errors.
-        told, trained = told + passes * trained + fresh[-1], trained + n**0.5 * fresh[-1]
+        answer_error, trained = (
+            answer_error + passes * trained + fresh[-1],
+            trained + n**0.5 * fresh[-1],
+        )
         r, answer = r - lr * kernel @ r, answer - lr * row @ r
     bound, reaches = 0.0, torch.zeros_like(row)
     for error in reversed(fresh):

@@ -42,12 +42,12 @@ class Near:
 
 def near_weights(weights: Weights, spread: Weights | None) -> list[tuple[Near, Near | None]]:
     """Weights in double precision with their uncertainty."""
-    made = []
+    layers = []
     for j, (W, b) in enumerate(weights):
         e_W, e_b = (None, None) if spread is None else spread[j]
         vector = None if b is None else _near(b, e_b)
-        made.append((_near(W, e_W), vector))
-    return made
+        layers.append((_near(W, e_W), vector))
+    return layers
 
 
 def _near(value: Tensor, error: Tensor | None) -> Near:

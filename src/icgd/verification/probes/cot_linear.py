@@ -16,14 +16,14 @@ from icgd.transformer.blocks import Block
 from icgd.transformer.nn.symbolic import weights_stay_fixed
 from icgd.transformer.program import Program
 from icgd.transformer.runtime.executors.choose import ExecutorName
-from icgd.verification.bounds.cot_linear import StepBound, statistics_codec, step_bound
+from icgd.verification.bounds.cot_linear import StepBound, linear_model_codec, step_bound
 
 N_SINGLE, N_SEVERAL = 193, 24
 EXECUTORS: tuple[ExecutorName, ...] = ("structured", "dense")
 
 
 @dataclass(frozen=True)
-class StatisticsProbe:
+class LinearModelProbe:
     """The worst of a set of probes: measured error of an entry of w (or a prediction), and its bound."""
 
     kind: str
@@ -35,9 +35,9 @@ class StatisticsProbe:
     passed: bool
 
 
-def run_statistics_probes(
+def run_linear_model_probes(
     program: Program, *, n_sets: int = 1, seed: int = 0
-) -> list[StatisticsProbe]:
+) -> list[LinearModelProbe]:
     """Every kind of probe on both executors."""
     generator = torch.Generator().manual_seed(seed)
     results = []
@@ -46,7 +46,8 @@ def run_statistics_probes(
             blocks = _blocks(program, n_blocks, n, generator)
             results += [_judge(program, name, n, *blocks) for name in EXECUTORS]
             if n == 1:
-                x, w = _plain_scores(program, *blocks)
+                x, _, w = blocks
+                x, w = _plain_scores(program, x, w)
                 results += [_judge_prediction(program, name, x, w) for name in EXECUTORS]
     return results
 
@@ -55,7 +56,7 @@ def _blocks(
     program: Program, n_blocks: int, n: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Examples and weights whose w.x (+ b) runs over [-radius, radius], edges included."""
-    codec = statistics_codec(program)
+    codec = linear_model_codec(program)
     spec, d = codec.spec, codec.spec.n_features
 
     def uniform(*shape: int) -> Tensor:
@@ -87,9 +88,9 @@ def _blocks(
     return tuple(t.to(program.dtype) for t in (x, y, full))  # type: ignore[return-value]
 
 
-def _plain_scores(program: Program, x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+def _plain_scores(program: Program, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     """Blocks made for residuals or margins, shrunk until w.x itself is within the radius."""
-    spec = statistics_codec(program).spec
+    spec = linear_model_codec(program).spec
     weight = w[:, : spec.n_features]
     s = (x[:, 0] * weight).sum(-1) + (w[:, spec.n_features] if spec.intercept else 0.0)
     reach = min(codec_radius(program), 40.0 if math.isinf(program.radius) else math.inf)
@@ -99,11 +100,11 @@ def _plain_scores(program: Program, x: Tensor, y: Tensor, w: Tensor) -> tuple[Te
 
 def codec_radius(program: Program) -> float:
     """The range of the prediction head."""
-    return statistics_codec(program).tables.prediction.radius
+    return linear_model_codec(program).tables.prediction.radius
 
 
 def _targets(program: Program, uniform: Tensor) -> Tensor:
-    codec = statistics_codec(program)
+    codec = linear_model_codec(program)
     loss = codec.spec.loss
     if loss.name == "logistic":
         return (uniform > 0).double()
@@ -118,7 +119,7 @@ def _targets(program: Program, uniform: Tensor) -> Tensor:
 
 def _judge(
     program: Program, executor: ExecutorName, n: int, x: Tensor, y: Tensor, w: Tensor
-) -> StatisticsProbe:
+) -> LinearModelProbe:
     bound: StepBound = step_bound(program, executor)
     with weights_stay_fixed():
         run = program.run(x, y, init=w, steps=1, executor=executor, watch=False, record="trace")
@@ -128,7 +129,7 @@ def _judge(
     excess = torch.where(torch.isnan(error), torch.inf, error - allowed)
     at = int(excess.argmax())
     carried = _carried(program, run.trace[-1].block, x, y)
-    return StatisticsProbe(
+    return LinearModelProbe(
         "update",
         executor,
         x.shape[0],
@@ -142,7 +143,7 @@ def _judge(
 def _carried(program: Program, block: Block, x: Tensor, y: Tensor) -> bool:
     """Whether the examples and the 1 arrived in the next block bit by bit."""
     kept: dict[str, Tensor] = {"x": x, "one": torch.ones((), dtype=x.dtype)}
-    if statistics_codec(program).spec.loss.form == "margin":
+    if linear_model_codec(program).spec.loss.form == "margin":
         kept |= {"positive": (y > 0).to(y), "negative": (y < 0).to(y)}
     else:
         kept["y"] = y
@@ -153,9 +154,9 @@ def _carried(program: Program, block: Block, x: Tensor, y: Tensor) -> bool:
 
 def _judge_prediction(
     program: Program, executor: ExecutorName, x: Tensor, w: Tensor
-) -> StatisticsProbe:
+) -> LinearModelProbe:
     """The prediction layer on single examples, against the link itself."""
-    codec = statistics_codec(program)
+    codec = linear_model_codec(program)
     spec, d, table = codec.spec, codec.spec.n_features, codec.tables.prediction
     u = torch.finfo(program.dtype).eps / 2
     with weights_stay_fixed():
@@ -175,7 +176,7 @@ def _judge_prediction(
     error = (got - exact).abs()
     excess = torch.where(torch.isnan(error), torch.inf, error - allowed)
     at = int(excess.argmax())
-    return StatisticsProbe(
+    return LinearModelProbe(
         "prediction",
         executor,
         x.shape[0],

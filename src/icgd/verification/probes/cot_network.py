@@ -126,27 +126,27 @@ class ProbeMaker:
 
     def _forward(self, kind: str, linear: bool) -> Probe:
         """F_i from its input and W_i, with leftovers in every slot that must be ignored."""
-        asked, layer = self._queries(), self._layer(linear=linear)
+        query, layer = self._queries(), self._layer(linear=linear)
         W, b = layer["weight"], layer.get("bias")
         assert isinstance(W, Tensor)
         assert b is None or isinstance(b, Tensor)
         leftover: Values = {"out": self._queries(), "inp": self._queries()}
         weights = make_block({**leftover, **layer, **BACKWARD_FLAGS})
         if kind == "x":
-            top, bottom = weights, self._data(asked)
+            top, bottom = weights, self._data(query)
         else:
-            before: Values = {"out": asked, "inp": self._queries(), "closed": self._bits()}
+            before: Values = {"out": query, "inp": self._queries(), "closed": self._bits()}
             # Its linear flag is a leftover too: layer i must go by its own.
             other = self._layer(linear=self.spec.output == "linear")
             top = make_block({**before, **other, **FORWARD_FLAGS})
             bottom = weights
-        exact = exact_forward(W, b, asked, linear=linear)
-        slack = self._product_error(W, asked)
+        exact = exact_forward(W, b, query, linear=linear)
+        slack = self._product_error(W, query)
         doubtful = (exact.z.abs() <= slack + 1 / self.slope) & (not linear)
         zero = torch.zeros_like(slack)
         expected = {
             "out": exact.out,
-            "inp": asked,
+            "inp": query,
             "closed": exact.closed,
             "weight": W,
             "not_forward": zero[0],

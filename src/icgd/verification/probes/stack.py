@@ -60,7 +60,7 @@ def run_stack_probes(
         and program.step.dense_flops(n + 1) <= DENSE_LIMIT
     ):
         names.append("dense")
-    found = []
+    probes = []
     with torch.no_grad(), weights_stay_fixed():
         for which in range(n_sets):
             for name, size in (("small", 0.3), ("unit", 1.0)):
@@ -71,11 +71,11 @@ def run_stack_probes(
                     for kind, probe in (("step", _probe), ("prediction", _prediction)):
                         label = f"{kind}, {name} weights"
                         try:
-                            found.append(probe(program, codec, label, state, executor, bound))
+                            probes.append(probe(program, codec, label, state, executor, bound))
                         except AssumptionViolated:
                             # Tokens that no longer agree, or no numbers at all: a verdict, no accident.
-                            found.append(StackProbe(label, executor, math.inf, 0.0, False))
-    return found
+                            probes.append(StackProbe(label, executor, math.inf, 0.0, False))
+    return probes
 
 
 def _state(
@@ -125,11 +125,11 @@ def _probe(
     engine = StackExecutor(program.step, program.layout, session.n_columns, executor, watch)
     before = engine.load(session.prompt[STATE])
     after = engine.step([before], Step("update", STATE, (STATE,)), 1)
-    made = session.decode({STATE: engine.dump(after)})
+    moved = session.decode({STATE: engine.dump(after)})
     exact = network_gd_step(spec, weights, X, Y, gd.lr, gd.box)
     promised = bound(weights, X, Y)
     error, limit, passed = 0.0, 0.0, True
-    for (W, b), (V, c), (e_W, e_b) in zip(made, exact, promised, strict=True):
+    for (W, b), (V, c), (e_W, e_b) in zip(moved, exact, promised, strict=True):
         for have, want, e in ((W, V, e_W), (b, c, e_b)):
             if have is None or want is None or e is None:
                 continue
@@ -154,11 +154,11 @@ def _prediction(
 ) -> StackProbe:
     X, _, weights = state
     spec: NetworkSpec = codec.spec
-    made = program.predict(X, weights, executor=executor, watch=False).double()
+    predicted = program.predict(X, weights, executor=executor, watch=False).double()
     wide = [(W.double(), None if b is None else b.double()) for W, b in weights]
     exact = torch_network(spec, wide)(X.double())
-    off = float((made - exact).abs().max())
+    off = float((predicted - exact).abs().max())
     promised = bound.output(near_weights(weights, None), X.double()).error
     limit = float(promised.max())
-    passed = bool(((made - exact).abs() <= promised).all())
+    passed = bool(((predicted - exact).abs() <= promised).all())
     return StackProbe(name, executor, off, limit, passed)

@@ -55,37 +55,37 @@ def check_stack_fits(program: Program) -> list[FitCheck]:
     """Every part of the layers of a step and of those that predict."""
     codec = program.codec
     assert isinstance(codec, StackCodec)
-    made: _Promises
+    promises: _Promises
     builder = builder_of(program.blueprint)
     if isinstance(builder, StackBuilder):
-        made = _ReversePromises(program, builder)
+        promises = _ReversePromises(program, builder)
     else:
-        made = _ForwardPromises(program, builder)
-    found = []
-    built = {"step": made.builder.step(), "readout": made.builder.prediction()}
+        promises = _ForwardPromises(program, builder)
+    checks = []
+    built = {"step": promises.builder.step(), "readout": promises.builder.prediction()}
     with torch.no_grad():
         for name, stack in (("step", program.step), ("readout", program.readout)):
             assert isinstance(stack, Stack)
-            found.append(check_wiring(name, stack, built[name]))
-            if found[-1].passed:  # else parts are not what their names say
-                found += _check_stack(name, stack, made)
-    return found
+            checks.append(check_wiring(name, stack, built[name]))
+            if checks[-1].passed:  # else parts are not what their names say
+                checks += _check_stack(name, stack, promises)
+    return checks
 
 
-def _check_stack(stack_name: str, stack: Stack, made: _Promises) -> list[FitCheck]:
-    found = []
+def _check_stack(stack_name: str, stack: Stack, promises: _Promises) -> list[FitCheck]:
+    checks = []
     for name, layer in stack.each():
         where = f"{stack_name}.{name}"
         if isinstance(layer, AttentionSublayer):
             for label, family in layer.families.items():
                 assert isinstance(family, HeadFamily)
-                found.append(made.check_family(f"{where}.{label}", name, label, family))
+                checks.append(promises.check_family(f"{where}.{label}", name, label, family))
         elif isinstance(layer, ProductSublayer):
-            found.append(FitCheck(where, float((layer.coef - 1).abs().max()), 0.0))
+            checks.append(FitCheck(where, float((layer.coef - 1).abs().max()), 0.0))
         else:
             assert isinstance(layer, MlpSublayer)
-            found.append(made.check_units(where, name, layer))
-    return found
+            checks.append(promises.check_units(where, name, layer))
+    return checks
 
 
 class _Promises(ABC):
@@ -150,8 +150,8 @@ class _Promises(ABC):
         """A feed-forward layer on tokens filled to the ends of its range."""
         tokens, wanted, allowed = self.expected(name)
         parts = tokens.to(self.dtype).split(ROWS)
-        made = torch.cat([layer.collapsed(part, unwatched) for part in parts])
-        off = (made.double() - wanted).abs()
+        computed = torch.cat([layer.collapsed(part, unwatched) for part in parts])
+        off = (computed.double() - wanted).abs()
         over = _nan_is_worst(off - allowed)
         worst = int(over.argmax())
         limit = float(allowed.expand_as(off).reshape(-1)[worst])

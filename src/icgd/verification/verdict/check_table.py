@@ -91,5 +91,5 @@ def add_resolution(table: Table, resolution: float) -> None:
 def _row(table: Table, what: str, measured: float, bound: float, holds: bool) -> None:
     verdict = "yes" if holds else "[bold red]no"
     # An infinite bound holds whatever happens: it says nothing.
-    told = "vacuous" if bound == math.inf else f"{bound:.3g}"
-    table.add_row(what, f"{measured:.3g}", told, "" if told == "vacuous" else verdict)
+    shown_bound = "vacuous" if bound == math.inf else f"{bound:.3g}"
+    table.add_row(what, f"{measured:.3g}", shown_bound, "" if shown_bound == "vacuous" else verdict)

@@ -128,17 +128,17 @@ def doubts(
     names   of the matrices and biases    remedy  how to get smaller bounds from this construction
     drift   largest distance to the exact run, as a fraction of the way that one goes
     """
-    n, found = len(rounds), list[str]()
+    n, reasons = len(rounds), list[str]()
     infinite = [r.number for r in rounds if not math.isfinite(r.round_bound)]
     if infinite:
-        found.append(
+        reasons.append(
             f"The {what} bound is infinite in {len(infinite)} of {n} {what}s, first in {infinite[0]}: nothing "
             f"was shown there. {remedy}"
         )
     finite = [r for r in rounds if math.isfinite(r.round_bound)]
     kinked = [r.number for r in finite if r.near_kink]
     if kinked and not drift <= DRIFT:
-        found.append(
+        reasons.append(
             f"Rounding could decide a ReLU in {len(kinked)} of {n} {what}s, first {kinked[0]}, and the run "
             f"strays from the exact one by {drift:.2g} of the way that one goes. Standardise the data, so that "
             "pre-activations are not as small as rounding, or compile in float64."
@@ -148,17 +148,17 @@ def doubts(
         for k, name in enumerate(names)
         if any(r.sight.blind[k] for r in finite) and not any(r.sight.shown[k] for r in finite)
     ]
-    if untested and not found:
-        found.append(
+    if untested and not reasons:
+        reasons.append(
             f"The bound on {', '.join(untested)} is larger than {RESOLUTION:.0%} of its update in every "
             f"{what}: a program that trains it wrongly could pass. {remedy}"
         )
-    if rounds and not (found or any(any(r.sight.shown) for r in rounds)):
-        found.append(
+    if rounds and not (reasons or any(any(r.sight.shown) for r in rounds)):
+        reasons.append(
             f"No {what} moved the weights: a program that does not train would pass. "
             "Verify with data and weights from which there is something to learn."
         )
-    return found
+    return reasons
 
 
 def resolution(rounds: Sequence[Judged]) -> float:

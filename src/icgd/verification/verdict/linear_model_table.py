@@ -10,10 +10,10 @@ from rich.table import Table
 from icgd.verification.verdict.check_table import add_resolution, table_title
 
 if TYPE_CHECKING:
-    from icgd.verification.cot_linear import StatisticsCheck
+    from icgd.verification.cot_linear import LinearModelCheck
 
 
-def statistics_table(check: StatisticsCheck) -> Table:
+def linear_model_table(check: LinearModelCheck) -> Table:
     """What was measured at steps 1, 10, 100 .. and on probes, beside its bounds."""
     table = Table(title=table_title(check.verdict))
     for name, side in (

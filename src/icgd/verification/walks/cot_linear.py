@@ -13,7 +13,7 @@ from icgd.transformer.program import Program
 from icgd.transformer.runtime.recording.recorder import RoundNumbers
 
 
-class StatisticsWalk:
+class LinearModelWalk:
     """torch.optim.SGD on all rows and the proximal map, one step a round."""
 
     loss_title = "objective on all rows, after the step"

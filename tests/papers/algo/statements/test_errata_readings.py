@@ -13,7 +13,7 @@ from sequence_cases import F64, SeriesCase, descend, leaky, off
 from torch import nn
 
 import icgd
-from icgd.mechanisms.loops.common.parts import FeedForward, binary_codes
+from icgd.mechanisms.loops.common.parts import MlpBuilder, binary_codes
 from icgd.oracle.least_squares import least_squares, newton_matrix, prefix_gd
 from icgd.papers.algo.statements import decoder as algo_decoder
 from icgd.papers.algo.statements import decoder_printed as decoder
@@ -190,7 +190,7 @@ def test_reversible_means_inverting_the_targets(seed, phase, slope):
     """s^l = W s^{l-1} after one ReLU layer that undoes the activation; TF_post applies it again."""
     case = sequences.network_chains(5, 6, 20, seed, slope)
     layout = readings.rows_of(s=5, z=5)
-    undo = FeedForward(layout, F64).write("z", [("s", 1.0)], below=1 / slope).layer()
+    undo = MlpBuilder(layout, F64).write("z", [("s", 1.0)], below=1 / slope).layer()
     tokens = layout.pack({"s": case.chains[:, phase + 1]}, batch=(20,))
     targets = undo.dense(tokens, unwatched)[:, layout.slice("z")]
     W = torch.linalg.lstsq(case.chains[:, phase], targets).solution.T

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import icgd
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, binary_codes
 from icgd.papers.algo.statements import regression as rows
 from icgd.papers.algo.statements import regression_printed as printed
 from icgd.transformer.layout import Layout, Slot
@@ -140,10 +140,19 @@ def test_a_large_temperature_blurs_the_copy(size):
     assert warmer[2] > 0.5 * float(case.Y.abs().max())
 
 
+def leftover(n: int, beta: float, C: float) -> float:
+    """What a copy at inverse temperature beta leaves in ANS, times e^C: what the loop's sink then adds."""
+    g = torch.Generator().manual_seed(0)
+    codes = binary_codes(n + 1).double().repeat_interleave(2, dim=0)
+    y = torch.zeros(2 * n + 2, dtype=torch.float64)
+    y[1 : 2 * n : 2] = torch.randn(n, generator=g, dtype=torch.float64)
+    return abs(float((y @ torch.softmax(beta * codes @ codes.T, dim=0))[-1])) * math.exp(C)
+
+
 @pytest.mark.parametrize("beta", [60.0, 372.0, 400.0])
 def test_the_sinks_value_must_be_exactly_zero(beta):
     """e^C multiplies what a copy leaves in ANS: codes differ by 2, and e^(-2 beta) must underflow."""
-    left = printed.leftover(20, beta, 300.0)
+    left = leftover(20, beta, 300.0)
     assert (left > 1e6) == (beta == 60.0)
     assert (left == 0) == (math.exp(-2 * beta) == 0)
 
@@ -168,7 +177,7 @@ def test_reading_out_by_codes_changes_the_labels(size):
 def test_dividing_by_n_is_a_weight_and_a_product_is_not_piecewise_linear():
     """x/N exactly for a fixed N; a ReLU network has x times another row only approximately."""
     layout = Layout([Slot("x", (), each=True), Slot("out", (), each=True)])
-    layer = FeedForward(layout, F64).write("out", [("x", 1 / 8)]).layer()
+    layer = MlpBuilder(layout, F64).write("out", [("x", 1 / 8)]).layer()
     x = torch.linspace(-3, 3, 7, dtype=F64)
     tokens = layout.pack({"x": x}, batch=(7,))
     assert torch.equal(layout.unpack(layer.dense(tokens, unwatched))["out"], x / 8)

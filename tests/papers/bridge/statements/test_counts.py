@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 import icgd
+from icgd.costs.stacks import forward_width
 from icgd.papers.bridge.statements.counts import (
     Units,
-    depth_at_equal_heads,
     forward_mode_size,
     heads,
     layers,
@@ -18,7 +18,6 @@ from icgd.papers.bridge.statements.counts import (
     reverse_heads,
     reverse_matrices,
     reverse_size,
-    token_size,
 )
 from icgd.papers.bridge.statements.orders import exponent
 from icgd.problems.activations import ACTIVATIONS
@@ -80,7 +79,7 @@ def test_the_counts_are_those_of_the_compiled_stack(
         counted[-1] if len(widths) > 3 else 0,
     )
     assert counted == heads(widths, m)
-    assert program.layout.width == token_size(widths)
+    assert program.layout.width == forward_width(widths)
     assert program.step.n_layers == layers(len(widths) - 1)
 
 
@@ -107,10 +106,10 @@ def test_the_formula_for_equal_widths_is_the_count(n: int) -> None:
 
 
 def test_tokens_hold_every_gradient() -> None:
-    assert token_size((3, 4, 1)) == 24
-    assert token_size((3, 4, 4, 1)) == 128
-    assert token_size((2, 3, 3, 3, 1)) == 136
-    small, large = token_size((8, 8, 8, 8, 1)), token_size((16, 16, 16, 16, 1))
+    assert forward_width((3, 4, 1)) == 24
+    assert forward_width((3, 4, 4, 1)) == 128
+    assert forward_width((2, 3, 3, 3, 1)) == 136
+    small, large = forward_width((8, 8, 8, 8, 1)), forward_width((16, 16, 16, 16, 1))
     assert 6 < large / small < 8  # towards K^3
 
 
@@ -159,11 +158,6 @@ def test_heads_of_a_layer_stay_below_the_printed_order(n: int) -> None:
         assert max(reverse_heads(widths, 50, 50)) <= n * width * 50 <= n * width**2 * 50
     most = exponent(lambda e: float(max(reverse_heads((2, *[round(1 / e)] * (n - 1), 1)))), 1e-4)
     assert most == pytest.approx(1, abs=1e-3)
-
-
-def test_what_equal_heads_pay_for() -> None:
-    """Halving the width: twice, four times or eight times the depth."""
-    assert [depth_at_equal_heads(16, 8, 3, power=power) for power in (1, 2, 3)] == [6, 12, 24]
 
 
 def test_bad_input() -> None:

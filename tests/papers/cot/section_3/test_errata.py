@@ -240,7 +240,8 @@ def test_bias_free_network_is_no_soft_threshold(d, seed):
     # Whatever its 4d units are, doubling the input doubles the output; a soft-threshold does not.
     W_1 = torch.randn(4 * d, d, generator=generator, dtype=F64)
     W_2 = torch.randn(d, 4 * d, generator=generator, dtype=F64)
-    assert gap(printed.bias_free(2 * w, W_1, W_2), 2 * printed.bias_free(w, W_1, W_2)) < 1e-12
+    once, twice = (torch.relu(v @ W_1.T) @ W_2.T for v in (w, 2 * w))
+    assert gap(twice, 2 * once) < 1e-12
     edge = torch.full((1, d), cut, dtype=F64)
     assert gap(printed.soft(2 * edge, cut), 2 * printed.soft(edge, cut)) == pytest.approx(cut)
     for reach in (2.0, 3.0, 10.0):

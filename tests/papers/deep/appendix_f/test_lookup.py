@@ -143,7 +143,7 @@ def test_literal_relus_are_the_table(seed):
     block = ContextLookup(prompt_wiring(2), 2, tanh_step(0.5), seed=seed)
     literal = LiteralContextLookup(block)
     assert literal.n_units[0] == 4 * (2 * 2 + 2)
-    assert literal.n_bends <= len(block.knots)
+    assert literal.n_units[1] - 2 * (literal.d + 1) <= len(block.knots)
     tokens = torch.cat([sample(block, 500), onto_ramp(block, 500, "y2")])
     made = literal(tokens)
     # Units of size 1/ramp round at 3e-11, and FF2 may be steep.

@@ -14,11 +14,15 @@ from icgd.papers.lsa.statements.formulas import (
     linear_map_loss,
     one_feature_loss,
     one_step_floor,
-    one_step_loss,
     turning_point,
 )
 
 SPEC = {(10, 20): 1.7742, (10, 50): 0.9016, (10, 100): 0.4955, (5, 20): 0.5769, (20, 40): 3.4426}
+
+
+def one_step_loss(lr, d, n):
+    """Mean loss after one step, from E S = I and E S^2 = (n+d+1)/n I."""
+    return d / 2 * (1 - 2 * lr + lr**2 * (n + d + 1) / n)
 
 
 def loss_after(d, n, lr, k, count, seed=11):

@@ -17,7 +17,6 @@ from icgd.transformer.gadgets.fits.feature_fit import (
     fit_features,
     fit_function,
     fit_identity,
-    odd_in_first,
 )
 from icgd.transformer.gadgets.fits.slope_product import (
     SHARPNESS,
@@ -145,19 +144,6 @@ def test_difference_quotients_beat_random_units(attention: str) -> None:
     assert quotients < pairs / 5
     assert attention == "relu" or pairs < plain
     assert fit_slope_product(a, *BOX, 100, attention).way == ways[2].way
-
-
-def test_antisymmetrising_costs_nothing_but_units() -> None:
-    a = ACTIVATIONS["softplus"]
-    points = scattered(BOX)
-    fit = fit_features(lambda p: product_of(a, p), BOX, 60, "tanh", seed=3)
-    odd = odd_in_first(fit)
-    assert (fit.n_units, odd.n_units) == (60, 120)
-    assert keeps(odd, product_of(a, points), points) <= fit.certificate.sup_error
-    still = torch.tensor([[0.0, 1.7]], dtype=torch.float64)
-    assert float(odd(still)) == 0.0
-    assert float(fit(still)) != 0.0
-    assert odd_in_first(odd) is odd
 
 
 def test_seeds_and_shapes() -> None:

@@ -16,7 +16,6 @@ from icgd.transformer.gadgets.heads.link_head import (
     HeadTable,
     exp_table,
     joint_table,
-    separable_terms,
     sigmoid_table,
     slope_table,
 )
@@ -110,13 +109,3 @@ def test_a_smooth_function_of_two_numbers_is_one_head() -> None:
     assert error <= table.certificate.sup_error <= 1e-10
     assert not table.certificate.rigorous
     assert table.n_tokens == 64 * 64
-    assert 2 <= separable_terms(table, 2.0, 1e-8) <= 16
-
-
-def test_a_separable_function_has_one_term() -> None:
-    table = joint_table(
-        lambda s, y: torch.sin(s) * torch.exp(y),
-        GridOptions(64, 1.2, 6.5, 3.0, "spectral", torch.float64),
-        y_radius=1.0,
-    )
-    assert separable_terms(table, 1.0, 1e-8) == 1

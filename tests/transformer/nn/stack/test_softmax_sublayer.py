@@ -124,7 +124,7 @@ def test_a_head_of_zeros_adds_the_mean(evaluation):
 
 def test_what_was_asked_is_looked_at():
     asked = linear_rows(LAYOUT, [("a", 1.0)])
-    layer = SoftmaxSublayer({"one": head(0, asked=(asked, asked, 7.0), label="inner")})
+    layer = SoftmaxSublayer({"one": head(0, watched=(asked, asked, 7.0), label="inner")})
     H, seen = tokens(4), []
     for evaluation in EVALUATIONS:
         getattr(layer, evaluation)(

@@ -18,8 +18,8 @@ GATE_BOUND = 2.0**20
 """What closes a gate: larger than any number that passes one."""
 
 
-class FeedForward:
-    """Collects ReLU units that write linear or leaky functions of slots, each exact in floating point.
+class MlpBuilder:
+    """Builds an MLP sublayer of units that write linear or leaky functions of slots, exact in floating point.
 
     gate_bound  B: a gated number z passes as relu(z - B off) - relu(-z - B off), exactly z where `off` is
                 0 and exactly 0 where it is at least 1, as long as |z| <= B
@@ -37,7 +37,7 @@ class FeedForward:
         scale: float = 1.0,
         below: float = 1.0,
         off: Rows = (),
-    ) -> FeedForward:
+    ) -> MlpBuilder:
         """target += scale * (relu(z) - below * relu(-z)), z the given map of slots.
 
         below  1 for a linear function, the slope of a leaky ReLU, 1/slope for its inverse
@@ -59,7 +59,7 @@ class FeedForward:
         )
         return self
 
-    def erase(self, slot: str) -> FeedForward:
+    def erase(self, slot: str) -> MlpBuilder:
         """Set a slot to exactly 0."""
         return self.write(slot, [(slot, 1.0)], scale=-1.0)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, binary_codes, hard_head
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, binary_codes, hard_head
 from icgd.problems.regression import LinearRegression
 from icgd.transformer.gadgets.heads.bilinear import Bilinear, BilinearOptions, bilinear_layer
 from icgd.transformer.layout import Layout, Slot
@@ -105,7 +105,7 @@ class DecoderBuilder:
         """
         code = [[("code", SHARP / 2)]], [[("code", 1.0)]]
         copy = hard_head(self.layout, *code, [("x", 2.0)], "xc", self.dtype)
-        clean = FeedForward(self.layout, self.dtype)
+        clean = MlpBuilder(self.layout, self.dtype)
         clean.write("xc", [("xc", 1.0)], scale=-1.0, off=[("is_y", 1.0), ("is_bos", 1.0)])
         layers: dict[str, Sublayer] = {
             "copy": SoftmaxSublayer({"copy": copy}, causal=True),
@@ -145,7 +145,7 @@ class DecoderBuilder:
         if not self.o.spectral:
             return self.stack(layers, 1)
         layers["share"] = self.share()
-        forget = FeedForward(self.layout, self.dtype)
+        forget = MlpBuilder(self.layout, self.dtype)
         for a in self.outputs:
             forget.erase(f"g{a}")
         layers["forget"] = forget.layer()
@@ -199,10 +199,10 @@ class DecoderBuilder:
         ]
         return self.stack(self.products("answer", products), 1)
 
-    def products(self, name: str, made: list[Bilinear]) -> dict[str, Sublayer]:
+    def products(self, name: str, products: list[Bilinear]) -> dict[str, Sublayer]:
         """Products of all outputs; none reads what another one writes, so heads stand side by side."""
         layers = [
-            bilinear_layer(self.layout, product, self.o.scaled, causal=True) for product in made
+            bilinear_layer(self.layout, product, self.o.scaled, causal=True) for product in products
         ]
         if self.o.spectral:
             return {f"{name}{a}": layer for a, layer in zip(self.outputs, layers, strict=True)}

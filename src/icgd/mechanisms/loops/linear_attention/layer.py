@@ -138,14 +138,16 @@ class ChainCodec:
 
     def asking(self, query: Any, x: Tensor) -> Tensor:
         """Queries, (..., m, d)."""
-        asked = as_tensor("query", query, self.like)
-        asked = asked.unsqueeze(0) if asked.shape == x.shape[-1:] and x.dim() == 2 else asked
-        good = asked.dim() == x.dim() and asked.shape[:-2] == x.shape[:-2]
-        if not (good and asked.shape[-1] == x.shape[-1] and asked.shape[-2] >= 1):
+        queries = as_tensor("query", query, self.like)
+        queries = (
+            queries.unsqueeze(0) if queries.shape == x.shape[-1:] and x.dim() == 2 else queries
+        )
+        good = queries.dim() == x.dim() and queries.shape[:-2] == x.shape[:-2]
+        if not (good and queries.shape[-1] == x.shape[-1] and queries.shape[-2] >= 1):
             raise InvalidParameter(
-                "query", tuple(asked.shape), f"have shape {(*x.shape[:-2], 'm', x.shape[-1])}"
+                "query", tuple(queries.shape), f"have shape {(*x.shape[:-2], 'm', x.shape[-1])}"
             )
-        return asked
+        return queries
 
     def block(self, x: Tensor, y: Tensor, start: Tensor) -> Block:
         """x_1 .. x_n, then w_0."""

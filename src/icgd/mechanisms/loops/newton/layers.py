@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, binary_codes, hard_head
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, binary_codes, hard_head
 from icgd.problems.regression import LinearRegression
 from icgd.transformer.gadgets.heads.bilinear import Bilinear, BilinearOptions, bilinear_layer
 from icgd.transformer.layout import Layout, Slot
@@ -160,7 +160,7 @@ class NewtonBuilder:
         self, query: str, key: str, value: str, out: str, scale: float, bound: float
     ) -> Sublayer:
         """out_i += scale sum_s value_s <query_i, key_s>."""
-        made = Bilinear(
+        product = Bilinear(
             [[(query, 1.0)]],
             [[(key, 1.0)]],
             [(value, 1.0)],
@@ -170,11 +170,11 @@ class NewtonBuilder:
             one=EVERY,
             sink="is_answer",
         )
-        return bilinear_layer(self.layout, made, self.o.scaled)
+        return bilinear_layer(self.layout, product, self.o.scaled)
 
-    def feed_forward(self) -> FeedForward:
+    def feed_forward(self) -> MlpBuilder:
         """A feed-forward layer to fill."""
-        return FeedForward(self.layout, self.dtype)
+        return MlpBuilder(self.layout, self.dtype)
 
     def stack(self, layers: dict[str, Sublayer], n_layers: int) -> Stack:
         """Attention and feed-forward sublayers that belong together count as one layer."""

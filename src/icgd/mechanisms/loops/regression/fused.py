@@ -22,7 +22,7 @@ from torch import Tensor
 from icgd.errors import InvalidParameter
 from icgd.mechanisms.assembly import state_program
 from icgd.mechanisms.loops.common.codec import STATE, RegressionCodec
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, hard_head
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, hard_head
 from icgd.mechanisms.loops.regression.compile import loop_options
 from icgd.mechanisms.loops.regression.constructions import FUSED_LOOP, LOOPED_REGRESSION
 from icgd.mechanisms.loops.regression.layers import (
@@ -104,22 +104,22 @@ class FusedBuilder(RegressionBuilder):
 
     def flags(self) -> Sublayer:
         """What the entry does token by token, and the flags of the next pass."""
-        made = FeedForward(self.layout, self.o.dtype, gate_bound=GATE)
+        units = MlpBuilder(self.layout, self.o.dtype, gate_bound=GATE)
         d = self.p.n_representation
         pick = torch.eye(d, dtype=torch.float64) / self.p.n_examples
         first, last = [("done", 1.0)], [("wait", 1.0)]
-        made.write("r", [("y", 1.0)], off=first)
-        made.write("k", [("h", pick)], off=[("is_test", 1.0), ("is_y", 1.0), *first])
-        made.write("done", [*EVERY, ("done", -1.0)])
-        made.write("k", [("k", -1.0)], off=last)
-        made.write("ask", [("is_answer", 1.0)], off=last).erase("ask")
+        units.write("r", [("y", 1.0)], off=first)
+        units.write("k", [("h", pick)], off=[("is_test", 1.0), ("is_y", 1.0), *first])
+        units.write("done", [*EVERY, ("done", -1.0)])
+        units.write("k", [("k", -1.0)], off=last)
+        units.write("ask", [("is_answer", 1.0)], off=last).erase("ask")
         # wait <- 1 - [count = -1]; a hat function is exact on whole numbers.
-        made.write("wait", [*EVERY, ("wait", -1.0)])
+        units.write("wait", [*EVERY, ("wait", -1.0)])
         for shift, height in ((2.0, -1.0), (1.0, 2.0), (0.0, -1.0)):
             ahead = [(slot, shift * f) for slot, f in EVERY]
-            made.write("wait", [("count", 1.0), *ahead], scale=height, below=0.0)
-        made.write("count", EVERY)
-        return made.layer()
+            units.write("wait", [("count", 1.0), *ahead], scale=height, below=0.0)
+        units.write("count", EVERY)
+        return units.layer()
 
 
 class FusedCodec(RegressionCodec):
@@ -139,19 +139,19 @@ class FusedCodec(RegressionCodec):
         query: Any = None,
     ) -> Session:
         """See Codec."""
-        made = super().session(
+        plain = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
         )
-        slots, n_rounds = made.prompt[STATE].slots, made.n_rounds + 1
+        slots, n_rounds = plain.prompt[STATE].slots, plain.n_rounds + 1
         one = torch.ones_like(slots["is_x"])
 
         def arrivals(executor: StructuredExecutor | None) -> Iterator[Mapping[Address, Block]]:
             for _ in range(n_rounds):
                 yield {}
 
-        values: dict[str, Tensor | float] = {**slots, "wait": one, "count": -made.n_rounds * one}
+        values: dict[str, Tensor | float] = {**slots, "wait": one, "count": -plain.n_rounds * one}
         return replace(
-            made, prompt={STATE: make_block(values)}, arrivals=arrivals, n_rounds=n_rounds
+            plain, prompt={STATE: make_block(values)}, arrivals=arrivals, n_rounds=n_rounds
         )
 
 

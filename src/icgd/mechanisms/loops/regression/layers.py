@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, binary_codes, hard_head
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, binary_codes, hard_head
 from icgd.problems.regression import RepresentationRegression
 from icgd.transformer.certificate import Certificate
 from icgd.transformer.gadgets.heads.bilinear import (
@@ -99,7 +99,7 @@ class RegressionBuilder:
         for j, (W, b) in enumerate(self.p.representation, 1):
             layers[f"phi{j}"] = self.represent(W, b)
         layers["copy"] = self.copy()
-        ready = FeedForward(self.layout, self.o.dtype).write("r", [("y", 1.0)])
+        ready = MlpBuilder(self.layout, self.o.dtype).write("r", [("y", 1.0)])
         if self.p.lam:
             ready.write("yc", [("y", -1.0)])
         d = self.p.n_representation
@@ -113,9 +113,9 @@ class RegressionBuilder:
         size = self.layout["h"].size
         wide = torch.zeros(W.shape[0], size, dtype=torch.float64)
         wide[:, : W.shape[1]] = W
-        made = FeedForward(self.layout, self.o.dtype)
-        made.write("h", [("h", wide), ("is_x", b.unsqueeze(1))], below=self.p.slope).erase("h")
-        return made.layer()
+        units = MlpBuilder(self.layout, self.o.dtype)
+        units.write("h", [("h", wide), ("is_x", b.unsqueeze(1))], below=self.p.slope).erase("h")
+        return units.layer()
 
     def copy(self) -> SoftmaxSublayer:
         """Both tokens of a pair attend to both in equal parts: -2y becomes -y on each."""
@@ -153,7 +153,7 @@ class RegressionBuilder:
             "descend": bilinear_layer(self.layout, product, self.o.scaled)
         }
         if self.p.lam:
-            ridge = FeedForward(self.layout, self.o.dtype)
+            ridge = MlpBuilder(self.layout, self.o.dtype)
             ridge.write("r", [("r", shrink - 1.0), ("yc", shrink - 1.0)])
             layers["ridge"] = ridge.layer()
         return self.stack(layers, 1)

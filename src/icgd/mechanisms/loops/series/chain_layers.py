@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, hard_head
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, hard_head
 from icgd.mechanisms.loops.common.shift_codes import ShiftCodes, shift_codes
 from icgd.mechanisms.loops.regression.layers import LoopOptions
 from icgd.mechanisms.loops.regression.shared_layers import answer_layer, descent_layer
@@ -92,21 +92,21 @@ class ChainBuilder:
 
     def match(self) -> Sublayer:
         """mismatch <- is_state - sum_j relu(phase_j + asked_j - 1), exact for one-hot codes."""
-        made = FeedForward(self.layout, self.o.dtype).write("mismatch", [("is_state", 1.0)])
+        units = MlpBuilder(self.layout, self.o.dtype).write("mismatch", [("is_state", 1.0)])
         for pick in torch.eye(self.p.n_layers + 1, dtype=torch.float64).unsqueeze(1):
             both = [("phase", pick), ("asked", pick), *((slot, -1.0) for slot, _ in EVERY)]
-            made.write("mismatch", both, scale=-1.0, below=0.0)
-        return made.layer()
+            units.write("mismatch", both, scale=-1.0, below=0.0)
+        return units.layer()
 
     def filter(self) -> Sublayer:
         """h, k and r from s and next on tokens of the asked phase; 0 elsewhere."""
         shut: Rows = [("mismatch", 1.0), ("is_answer", 1.0)]
         closed: Rows = [*shut, ("is_last", 1.0)]
-        made = FeedForward(self.layout, self.o.dtype)
-        made.write("h", [("s", 1.0)], off=shut)
-        made.write("k", [("s", 1 / self.p.n_chains)], off=closed)
-        made.write("r", [("next", 1.0)], scale=-1.0, below=1 / self.p.slope, off=closed)
-        return made.layer()
+        units = MlpBuilder(self.layout, self.o.dtype)
+        units.write("h", [("s", 1.0)], off=shut)
+        units.write("k", [("s", 1 / self.p.n_chains)], off=closed)
+        units.write("r", [("next", 1.0)], scale=-1.0, below=1 / self.p.slope, off=closed)
+        return units.layer()
 
     def loop(self) -> Stack:
         """One step of gradient descent; see loop_layers.py."""
@@ -120,7 +120,7 @@ class ChainBuilder:
         Differs from the paper: the answer goes to a slot of its own; ANS has no next token to ask for, and
         what the shift head left in `next` there is a mixture.
         """
-        leaky = FeedForward(self.layout, self.o.dtype)
+        leaky = MlpBuilder(self.layout, self.o.dtype)
         # leaky(z) = z + (1 - slope) relu(-z)
         leaky.write("out", [("out", -1.0)], scale=1.0 - self.p.slope, below=0.0)
         answer = answer_layer(self.layout, EVERY, self.o.dtype)

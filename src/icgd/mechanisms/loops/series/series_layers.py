@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from icgd.mechanisms.loops.common.parts import FeedForward
+from icgd.mechanisms.loops.common.parts import MlpBuilder
 from icgd.mechanisms.loops.common.shift_codes import ShiftCodes, shift_codes
 from icgd.mechanisms.loops.regression.layers import LoopOptions
 from icgd.mechanisms.loops.regression.shared_layers import answer_layer, descent_layer
@@ -110,14 +110,14 @@ class AutoregressionBuilder:
             }
         )
 
-    def keep(self) -> FeedForward:
+    def keep(self) -> MlpBuilder:
         """Erase copies of what does not exist; without a representation write the window."""
-        made = FeedForward(self.layout, self.o.dtype)
+        units = MlpBuilder(self.layout, self.o.dtype)
         for i in lags(self.p.order):
-            made.write(f"lag{i}", [(f"lag{i}", -1.0)], off=[(f"has{i}", 1.0)])
+            units.write(f"lag{i}", [(f"lag{i}", -1.0)], off=[(f"has{i}", 1.0)])
         if not self.p.representation:
-            made.write("f", self.window(torch.eye(self.p.n_representation)), off=NO_WINDOW)
-        return made
+            units.write("f", self.window(torch.eye(self.p.n_representation)), off=NO_WINDOW)
+        return units
 
     def window(self, W: Tensor) -> Rows:
         """W times the window, as maps of the slots it is spread over."""
@@ -127,22 +127,22 @@ class AutoregressionBuilder:
 
     def represent(self, j: int, W: Tensor, b: Tensor) -> Sublayer:
         """f <- leaky(W f + b), from the window in the first layer; tokens without one keep f = 0."""
-        made = FeedForward(self.layout, self.o.dtype)
+        units = MlpBuilder(self.layout, self.o.dtype)
         bias: Rows = [("is_train", b.unsqueeze(1)), ("is_last", b.unsqueeze(1))]
         if j == 1:
-            made.write("f", [*self.window(W), *bias], below=self.p.slope, off=NO_WINDOW)
-            return made.layer()
+            units.write("f", [*self.window(W), *bias], below=self.p.slope, off=NO_WINDOW)
+            return units.layer()
         wide = torch.zeros(W.shape[0], self.layout["f"].size, dtype=torch.float64)
         wide[:, : W.shape[1]] = W
-        return made.write("f", [("f", wide), *bias], below=self.p.slope).erase("f").layer()
+        return units.write("f", [("f", wide), *bias], below=self.p.slope).erase("f").layer()
 
     def ready(self) -> Sublayer:
         """k <- f / (N-q+1) on training tokens, and r <- 0 on all others."""
-        made = FeedForward(self.layout, self.o.dtype)
-        made.write("r", [("r", -1.0)], off=[("is_train", 1.0)])
+        units = MlpBuilder(self.layout, self.o.dtype)
+        units.write("r", [("r", -1.0)], off=[("is_train", 1.0)])
         pick = torch.eye(self.p.n_representation, self.layout["f"].size, dtype=torch.float64)
-        made.write("k", [("f", pick / self.p.n_examples)], off=[("is_last", 1.0), *NO_WINDOW])
-        return made.layer()
+        units.write("k", [("f", pick / self.p.n_examples)], off=[("is_last", 1.0), *NO_WINDOW])
+        return units.layer()
 
     def loop(self) -> Stack:
         """One step of gradient descent; see loop_layers.py."""

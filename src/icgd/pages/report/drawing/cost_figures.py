@@ -43,10 +43,10 @@ def cost_bars(costs: Sequence[Mapping[str, Any]]) -> bytes:
 
     def plot(axes: Axes) -> None:
         share = 0.8 / len(costs)
-        for i, found in enumerate(costs):
-            method = found["method"]
+        for i, cost in enumerate(costs):
+            method = cost["method"]
             at = [k + (i - (len(costs) - 1) / 2) * share for k in range(len(models))]
-            heights = positive([found["flops_per_example"][model] for model in models])
+            heights = positive([cost["flops_per_example"][model] for model in models])
             axes.bar(
                 at, heights, 0.9 * share, color=METHOD_COLOURS[method], label=method_name(method)
             )

@@ -22,8 +22,8 @@ Curve = tuple[Sequence[Number], Sequence[Number], Line]
 
 
 def family(run: Run) -> str:
-    """network, linear (loops) or statistics: results of one family have the same curves."""
-    return run.model if run.model in ("network", "linear") else "statistics"
+    """network, linear (loops) or linear_model: results of one family have the same curves."""
+    return run.model if run.model in ("network", "linear") else "linear_model"
 
 
 def data_key(run: Run) -> Hashable:
@@ -167,7 +167,7 @@ PANELS: dict[str, tuple[Panel, ...]] = {
             weights_key,
         ),
     ),
-    "statistics": (
+    "linear_model": (
         Panel(
             "objective",
             "Objective",
@@ -240,15 +240,15 @@ def shared(runs: Sequence[Run], panel: Panel) -> list[list[Run]]:
 
 def comparison_charts(runs: Sequence[Run]) -> list[Chart]:
     """Every curve of every run, over common axes as far as they may be shared."""
-    found = []
+    charts = []
     families = list(dict.fromkeys(family(run) for run in runs))
     for name in families:
         for panel in PANELS[name]:
             groups = shared([run for run in runs if family(run) == name], panel)
             for number, group in enumerate(groups, 1):
                 several = len(groups) > 1 or len(families) > 1
-                found.append(_chart(panel, group, runs, name, number if several else 0))
-    return found
+                charts.append(_chart(panel, group, runs, name, number if several else 0))
+    return charts
 
 
 def _chart(panel: Panel, group: list[Run], runs: Sequence[Run], name: str, number: int) -> Chart:

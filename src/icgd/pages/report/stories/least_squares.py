@@ -47,7 +47,7 @@ def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def charts(result: Mapping[str, Any]) -> list[Chart]:
     """Distance to the solution and to the exact algorithm, loop by loop."""
-    curves, found = result.get("curves") or {}, []
+    curves, panels = result.get("curves") or {}, []
     distance, errors = curves.get("distance") or {}, curves.get("error") or {}
     series = []
     for name, (below, above) in LINES.items():
@@ -66,7 +66,7 @@ def charts(result: Mapping[str, Any]) -> list[Chart]:
                     )
                 )
     if series:
-        found.append(
+        panels.append(
             Chart(
                 "distance",
                 "Distance to the least-squares solution",
@@ -89,7 +89,7 @@ def charts(result: Mapping[str, Any]) -> list[Chart]:
         if errors.get(name)
     )
     if drawn:
-        found.append(
+        panels.append(
             Chart(
                 "error",
                 "Difference to the exact algorithm",
@@ -103,7 +103,7 @@ def charts(result: Mapping[str, Any]) -> list[Chart]:
                 else "",
             )
         )
-    return [drawable(chart) for chart in found]
+    return [drawable(chart) for chart in panels]
 
 
 def loops(values: Any) -> list[float]:

@@ -101,12 +101,12 @@ def charts(result: Mapping[str, Any]) -> list[Chart]:
     """Coefficient paths, distances with their bounds, and errors of single steps."""
     curves = result.get("curves") or {}
     path, fit = curves.get("path") or {}, curves.get("fit") or {}
-    found = []
+    drawn = []
     if path.get("round"):
-        found.append(path_chart(result))
+        drawn.append(path_chart(result))
     if fit.get("round"):
         x = fit["round"]
-        found.append(
+        drawn.append(
             Chart(
                 "fit",
                 "Distances and their bounds",
@@ -121,7 +121,7 @@ def charts(result: Mapping[str, Any]) -> list[Chart]:
                 log_y=True,
             )
         )
-        found.append(
+        drawn.append(
             Chart(
                 "step",
                 "Error of every step, and its bound",
@@ -137,7 +137,7 @@ def charts(result: Mapping[str, Any]) -> list[Chart]:
                 note=zeros_said(fit["step_error"], "steps"),
             )
         )
-    return [drawable(chart) for chart in found]
+    return [drawable(chart) for chart in drawn]
 
 
 def distance_name(result: Mapping[str, Any]) -> str:

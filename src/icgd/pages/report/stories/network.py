@@ -189,15 +189,15 @@ def run_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = "round") 
 def charts(result: Mapping[str, Any]) -> list[Chart]:
     """Charts of the curves a result has."""
     curves, axis = result.get("curves") or {}, rounds_are(result)
-    found = []
+    drawn = []
     loss, error = curves.get("loss") or {}, curves.get("error") or {}
     if loss.get("round"):
-        found.append(loss_chart(loss, axis))
+        drawn.append(loss_chart(loss, axis))
     if error.get("round"):
-        found.append(error_chart(error, axis))
+        drawn.append(error_chart(error, axis))
         if "global_bound" in error and "paper_bound" in error:
-            found.append(run_chart(error, axis))
-    return [drawable(chart) for chart in found]
+            drawn.append(run_chart(error, axis))
+    return [drawable(chart) for chart in drawn]
 
 
 def cost_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:

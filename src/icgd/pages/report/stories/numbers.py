@@ -14,9 +14,9 @@ class Shown(str):
 
     def __new__(cls, text: str, raw: Any) -> Shown:
         """Text for people, and what it was made of."""
-        made = super().__new__(cls, text)
-        made.raw = raw
-        return made
+        shown = super().__new__(cls, text)
+        shown.raw = raw
+        return shown
 
 
 def number(value: Any) -> str:

@@ -56,12 +56,12 @@ class AlgoSize(TrainedSize):
 
     def model(self, kind: str, **changes: Any) -> dict[str, Any]:
         """A model of this kind, as a configuration has it."""
-        made: dict[str, Any] = {"kind": kind}
+        model: dict[str, Any] = {"kind": kind}
         if kind == "standard":
-            made["n_layer"] = self.standard_layers
+            model["n_layer"] = self.standard_layers
         else:
-            made |= {"loops": self.loops, "window": self.window}
-        return made | changes
+            model |= {"loops": self.loops, "window": self.window}
+        return model | changes
 
 
 Sized = TypeVar("Sized", bound=AlgoSize)
@@ -145,12 +145,12 @@ def errors(
     batches = evaluation_prompts(task, training.n_points, n_prompts, training.seed)
     targets, counted = torch.cat([b.ys for b in batches]), batches[0].counted
     unit = targets.double().square().mean((0, 2)) if relative else torch.ones(1)
-    made = {
+    by_loops = {
         str(t): (loss_per_position(predictions(trained.model, batches, t), targets) / unit).tolist()
         for t in loops
     }
     return {
-        "error": made,
+        "error": by_loops,
         "counted": [True] * training.n_points if counted is None else counted.tolist(),
         "parameters": sum(p.numel() for p in trained.model.parameters()),
         "training_seconds": training_seconds(trained.directory),
@@ -185,10 +185,10 @@ def loop_pairs(rows: Rows) -> list[tuple[int, int]]:
 
 def naive_errors(rows: Rows, measure: str, **key: Any) -> dict[str, list[float]]:
     """Errors of every naive predictor at the end of the prompts, one per seed."""
-    found = select(rows, predictor=NAIVE, **key)
+    naive = select(rows, predictor=NAIVE, **key)
     return {
-        name: [fmean(row[measure][name][i] for i in row["judged"]) for row in found]
-        for name in found[0][measure]
+        name: [fmean(row[measure][name][i] for i in row["judged"]) for row in naive]
+        for name in naive[0][measure]
     }
 
 

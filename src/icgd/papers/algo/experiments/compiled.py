@@ -31,18 +31,20 @@ def compiled_weights(name: str, batch: Batch, iterations: int) -> tuple[Tensor, 
     program = icgd.compile(problem, icgd.GD(lr=STEP) if name == GD else icgd.Newton())
     run = program.run(X, y, steps=iterations, record="weights")
     assert run.history is not None
-    made = torch.stack([weights.reshape(len(X), y.shape[2], d) for weights in run.history])
-    return made, _exact(program, X, y, iterations)
+    weights_by_step = torch.stack(
+        [weights.reshape(len(X), y.shape[2], d) for weights in run.history]
+    )
+    return weights_by_step, _exact(program, X, y, iterations)
 
 
 def compiled_iterates(name: str, batch: Batch, iterations: int) -> tuple[Tensor, Tensor]:
     """(K, B, d_y) predictions of the last position after 1 .. K steps: by the program, and exactly."""
     query = batch.xs[:, -1].double()
-    made, exact = (
+    compiled, exact = (
         torch.einsum("kbod,bd->kbo", weights, query)
         for weights in compiled_weights(name, batch, iterations)
     )
-    return made, exact
+    return compiled, exact
 
 
 def _exact(program: icgd.Program, X: Tensor, y: Tensor, iterations: int) -> Tensor:

@@ -141,14 +141,14 @@ class AlgoFig2(Experiment):
     def cells(self, scale: Scale) -> list[Cell]:
         """A training per task, model and seed."""
         size: TaskSize = self.size(scale)
-        made = []
+        cells = []
         for seed in range(size.seeds):
             for name in TASKS:
                 task, points, layout = size.task(name)
                 for kind in KINDS:
                     key = {"task": name, "model": kind}
                     model = size.model(kind, layout=layout)
-                    made.append(
+                    cells.append(
                         model_cell(size, model, task, seed, key, n_points=points, relative=True)
                     )
                 if name != CHAIN:
@@ -159,12 +159,12 @@ class AlgoFig2(Experiment):
                         "seed": seed,
                     }
                     reference = {"task": name, "model": TOLD_PHI, "seed": seed}
-                    made.append(Cell(reference, f"{__name__}:told_phi", options))
+                    cells.append(Cell(reference, f"{__name__}:told_phi", options))
         for seed in range(size.seeds):
             for name in TASKS:
                 task, points, _ = size.task(name)
-                made.append(naive_predictors(size, task, seed, {"task": name}, points))
-        return made
+                cells.append(naive_predictors(size, task, seed, {"task": name}, points))
+        return cells
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """Errors at the end of the prompts, parameters, and seconds of a training; naive predictors below."""
@@ -278,12 +278,12 @@ def told_phi(
 ) -> dict[str, Any]:
     """Relative errors of ridge regression on phi, which the models are not told; and those of the noise."""
     torch.set_num_threads(1)
-    made = build_task(TaskConfig.model_validate(task))
-    batches = evaluation_prompts(made, n_points, n_prompts, seed)
+    built_task = build_task(TaskConfig.model_validate(task))
+    batches = evaluation_prompts(built_task, n_points, n_prompts, seed)
     targets = torch.cat([b.ys for b in batches])
-    noise = 0.0 if made.noise is None else float(getattr(made.noise, "std", 0.0)) ** 2
+    noise = 0.0 if built_task.noise is None else float(getattr(built_task.noise, "std", 0.0)) ** 2
     # w ~ N(0, I) and noise N(0, noise): this penalty makes it the posterior mean, up to the gain of a series.
-    ridge = Ridge(noise, features=made.features)
+    ridge = Ridge(noise, features=built_task.features)
     predicted = torch.cat([ridge(b) for b in batches])
     unit, counted = targets.double().square().mean((0, 2)), batches[0].counted
     return {

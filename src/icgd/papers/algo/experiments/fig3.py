@@ -81,26 +81,26 @@ class AlgoFig3(Experiment):
     def cells(self, scale: Scale) -> list[Cell]:
         """A training per pair and seed, measured after 1 .. T loops and after multiples of T."""
         size: LoopSize = self.size(scale)
-        made = []
+        cells = []
         for seed in range(size.seeds):
             for loops, window in size.pairs:
                 model = size.model("algoformer", loops=loops, window=window)
                 key = {"loops": loops, "window": window}
                 measured = sorted({*range(1, loops + 1), *(loops * m for m in LONGER)})
-                made.append(
+                cells.append(
                     model_cell(size, model, {"name": REGRESSION}, seed, key, loops=measured)
                 )
-        made += [
+        cells += [
             naive_predictors(size, {"name": REGRESSION}, seed, {}) for seed in range(size.seeds)
         ]
-        return made
+        return cells
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """Errors after T loops and after more."""
         lines = []
         for loops, window in loop_pairs(rows):
-            found = select(rows, loops=loops, window=window)
-            errors = [spread([end_error(row, loops * m) for row in found]) for m in LONGER]
+            pair = select(rows, loops=loops, window=window)
+            errors = [spread([end_error(row, loops * m) for row in pair]) for m in LONGER]
             lines.append((f"{loops}", f"{window}", *errors))
         heading = f"Mean squared error over the last {LAST_POSITIONS} positions after more loops than trained"
         columns = ("T", "dT", *(f"{m} T loops" for m in LONGER))
@@ -149,9 +149,9 @@ class AlgoFig3(Experiment):
         """Errors against loops, a curve per pair."""
         figure, ((axis,),) = panels(1, 1, width=6.4, height=3.6)
         for i, (loops, window) in enumerate(loop_pairs(rows)):
-            found = select(rows, loops=loops, window=window)
-            at = [int(t) for t in found[0]["error"]]
-            curves = [[end_error(row, t) for t in at] for row in found]
+            pair = select(rows, loops=loops, window=window)
+            at = [int(t) for t in pair[0]["error"]]
+            curves = [[end_error(row, t) for t in at] for row in pair]
             curve(axis, at, curves, f"T = {loops}, dT = {window}", i, marker=".")
             axis.axvline(loops, color="0.85", linewidth=0.8)
         naive = best_reference(rows, "error")

@@ -81,27 +81,27 @@ class AlgoFig4(Experiment):
         size: ShapeSize = self.size(scale)
         task = {"name": REGRESSION}
         shapes = [(n, size.n_head) for n in size.layers] + [(size.n_layer, h) for h in size.heads]
-        made = []
+        cells = []
         for seed in range(size.seeds):
             for n, h in dict.fromkeys(shapes):
                 key = {"model": "algoformer", "layers": n, "heads": h}
                 model = size.model("algoformer", n_layer=n, n_head=h)
-                made.append(model_cell(size, model, task, seed, key))
+                cells.append(model_cell(size, model, task, seed, key))
             for n in size.layers:
                 key = {"model": "standard", "layers": STACKS * n, "heads": size.n_head}
                 model = size.model("standard", n_layer=STACKS * n)
-                made.append(model_cell(size, model, task, seed, key))
-        made += [naive_predictors(size, task, seed, {}) for seed in range(size.seeds)]
-        return made
+                cells.append(model_cell(size, model, task, seed, key))
+        cells += [naive_predictors(size, task, seed, {}) for seed in range(size.seeds)]
+        return cells
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """Errors at the end of the prompts."""
         lines = []
         for model in distinct(rows, "model"):
             for n, h in _shapes(rows, model):
-                found = select(rows, model=model, layers=n, heads=h)
-                size = f"{found[0]['parameters']:,}"
-                lines.append((model, f"{n}", f"{h}", size, spread(end_errors(found))))
+                shape = select(rows, model=model, layers=n, heads=h)
+                size = f"{shape[0]['parameters']:,}"
+                lines.append((model, f"{n}", f"{h}", size, spread(end_errors(shape))))
         naive = naive_lines(rows, "error")
         lines += [(name, "-", "-", "-", error) for name, error in naive]
         heading = (

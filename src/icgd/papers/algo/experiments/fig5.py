@@ -106,7 +106,7 @@ class AlgoFig5(Experiment):
     def cells(self, scale: Scale) -> list[Cell]:
         """A training per noise, pair and seed; the algorithms once per noise."""
         size: NoiseSize = self.size(scale)
-        made = []
+        cells = []
         for noise in NOISES:
             task = {
                 "name": "noisy_linear_regression",
@@ -125,14 +125,14 @@ class AlgoFig5(Experiment):
                         "seed": seed,
                     }
                     options = {"n_prompts": size.prompts, "iterations": size.iterations}
-                    made.append(training_cell(key, config, f"{__name__}:by_loops", options))
+                    cells.append(training_cell(key, config, f"{__name__}:by_loops", options))
             given: dict[str, Any] = {
                 "task": {"n_dims": size.n_dims, **task},
                 "n_points": size.n_points,
                 "n_prompts": size.prompts,
                 "iterations": size.iterations,
             }
-            made += [
+            cells += [
                 Cell(
                     {"what": "algorithms", "noise": noise, "seed": seed},
                     f"{__name__}:algorithms",
@@ -140,23 +140,23 @@ class AlgoFig5(Experiment):
                 )
                 for seed in range(size.seeds)
             ]
-        return made
+        return cells
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """Errors of models and algorithms; which iterates a model errs like; compiled programs."""
         lines, alike, compiled = [], [], []
         for noise in distinct(rows, "noise"):
             for loops, window in loop_pairs(rows):
-                found = select(rows, what="algoformer", noise=noise, loops=loops, window=window)
+                models = select(rows, what="algoformer", noise=noise, loops=loops, window=window)
                 shape = (f"{noise:g}", f"{loops}", f"{window}")
                 others = [
                     _exact(rows, noise, name, at)
                     for name, at in ((GD, 1), (GD, loops), (NEWTON, loops))
                 ]
-                ours = [_at_the_end(row) for row in found]
+                ours = [_at_the_end(row) for row in models]
                 lines.append((*shape, *map(spread, (ours, *others, _exact(rows, noise, RIDGE, 0)))))
-                like = [_most_alike(found, name) for name in (GD, NEWTON)]
-                cosines = [spread([row["cosine"][i] for row in found]) for i in range(2)]
+                like = [_most_alike(models, name) for name in (GD, NEWTON)]
+                cosines = [spread([row["cosine"][i] for row in models]) for i in range(2)]
                 alike.append((*shape, *like, *cosines))
             for name in (GD, NEWTON):
                 exact = select(rows, what="algorithms", noise=noise)
@@ -240,8 +240,8 @@ class AlgoFig5(Experiment):
         figure, (axes,) = panels(1, len(NOISES), sharey=False)
         for axis, noise in zip(axes, NOISES, strict=True):
             for i, (loops, window) in enumerate(loop_pairs(rows)):
-                found = select(rows, what="algoformer", noise=noise, loops=loops, window=window)
-                seeds = [row["by_loops"] for row in found]
+                models = select(rows, what="algoformer", noise=noise, loops=loops, window=window)
+                seeds = [row["by_loops"] for row in models]
                 label = f"AlgoFormer, T = {loops}, dT = {window}"
                 curve(axis, range(1, len(seeds[0]) + 1), seeds, label, i)
             exact = select(rows, what="algorithms", noise=noise)
@@ -271,15 +271,17 @@ def by_loops(trained: Trained, *, n_prompts: int, iterations: int) -> dict[str, 
     task = build_task(trained.config.task)
     batches = evaluation_prompts(task, training.n_points, n_prompts, training.seed)
     targets = torch.cat([b.ys for b in batches])[:, LAST:]
-    made = {t: predictions(trained.model, batches, t)[:, LAST:] for t in range(1, iterations + 1)}
+    by_loop = {
+        t: predictions(trained.model, batches, t)[:, LAST:] for t in range(1, iterations + 1)
+    }
     alike = {}
     for name, algorithm in _algorithms(iterations).items():
         iterates = torch.cat([algorithm.iterates(b)[:, :, LAST:] for b in batches], 1)
-        step, how = best_matching_iterate(made[loops], iterates, targets)
+        step, how = best_matching_iterate(by_loop[loops], iterates, targets)
         alike[name] = (int(step), float(how))
     return {
         **errors(trained, n_prompts=n_prompts, loops=[loops]),
-        "by_loops": [float(squared_errors(made[t], targets).mean()) for t in made],
+        "by_loops": [float(squared_errors(by_loop[t], targets).mean()) for t in by_loop],
         "alike": alike,
         "cosine": _with_construction(trained, batches[0]),
     }
@@ -310,12 +312,12 @@ def algorithms(
 ) -> dict[str, Any]:
     """Errors of exact and compiled gradient descent and Newton's method at the end of the prompts."""
     torch.set_num_threads(1)
-    made = build_task(TaskConfig.model_validate(task))
-    ridge = optimal_ridge(made)
+    built_task = build_task(TaskConfig.model_validate(task))
+    ridge = optimal_ridge(built_task)
     # Drawn in the models' precision, so that the prompts are theirs.
     batches = [
         Batch(b.xs.double(), b.ys.double())
-        for b in evaluation_prompts(made, n_points, n_prompts, seed)
+        for b in evaluation_prompts(built_task, n_points, n_prompts, seed)
     ]
     targets = torch.cat([b.ys[:, LAST] for b in batches])
     exact = {
@@ -354,8 +356,8 @@ def _exact(rows: Rows, noise: float, name: str, iterate: int) -> list[float]:
 
 def _best(rows: Rows, noise: float, name: str) -> list[float]:
     """The least error of all iterates, for every seed."""
-    found = select(rows, what="algorithms", noise=noise)
-    return [min(row["error"][name]) for row in found]
+    exact = select(rows, what="algorithms", noise=noise)
+    return [min(row["error"][name]) for row in exact]
 
 
 def naive_reference(rows: Rows, noise: float) -> Reference:

@@ -68,11 +68,11 @@ class NmtSize(Size):
 
     def model(self, kind: str) -> dict[str, Any]:
         """A model of this kind, as a configuration has it."""
-        made = {"n_head": self.n_head, "n_embd": self.n_embd, "init_std": self.init_std}
+        common = {"n_head": self.n_head, "n_embd": self.n_embd, "init_std": self.init_std}
         if kind in ("standard", NO_SOURCE):
-            return {**made, "kind": "standard", "n_layer": self.standard_layers}
+            return {**common, "kind": "standard", "n_layer": self.standard_layers}
         loop = {"loops": self.loops, "window": self.window}
-        return {**made, **loop, "kind": kind, "n_layer": self.n_layer}
+        return {**common, **loop, "kind": kind, "n_layer": self.n_layer}
 
 
 PAPER = NmtSize(
@@ -196,8 +196,10 @@ class AlgoNmt(Experiment):
         """
         text = self.text
         if text == NO_TEXT and scale != "smoke":
-            found = texts.kept(debian.ORIGIN, models) or (debian.debian_text() if fetch else None)
-            text = NO_TEXT if found is None else texts.know(found)
+            available = texts.kept(debian.ORIGIN, models) or (
+                debian.debian_text() if fetch else None
+            )
+            text = NO_TEXT if available is None else texts.know(available)
         if fetch and text != NO_TEXT:
             texts.keep(text, models)
         return AlgoNmt(text, self.files)
@@ -238,11 +240,13 @@ class AlgoNmt(Experiment):
         """Cross-entropies by unit, baselines, costs, and translations of the first seed."""
         lines = []
         for kind in MODELS:
-            found = select(rows, model=kind)
+            trained = select(rows, model=kind)
             units = [spread(_errors(rows, kind, unit)) for unit in (TOKEN, WORD, BYTE)]
             shuffled = "-" if kind == NO_SOURCE else spread(_errors(rows, kind, SHUFFLED))
-            seconds = median(row["training_seconds"] for row in found)
-            lines.append((kind, f"{found[0]['parameters']:,}", *units, shuffled, f"{seconds:.0f}"))
+            seconds = median(row["training_seconds"] for row in trained)
+            lines.append(
+                (kind, f"{trained[0]['parameters']:,}", *units, shuffled, f"{seconds:.0f}")
+            )
         first = rows[0]
         lines.append(("how often each token occurs", "-", spread([first["unigram"]]), *["-"] * 4))
         heading = (
@@ -265,7 +269,7 @@ class AlgoNmt(Experiment):
         """The order of Section 5.5; and whether there is anything to order."""
         errors = {kind: _errors(rows, kind, TOKEN) for kind in MODELS}
         naive = naive_reference(rows)
-        made = [
+        claims = [
             gated_claim(
                 f"{NAMES[better]} translates better than {NAMES[worse]}",
                 f"the cross-entropy of the {NAMES[better]} model is below that of the {NAMES[worse]} one",
@@ -279,7 +283,7 @@ class AlgoNmt(Experiment):
             )
             for better, worse in ORDER
         ]
-        made.append(
+        claims.append(
             Claim(
                 "all three models use the source",
                 "all three models have a smaller cross-entropy than a standard model that sees targets alone",
@@ -288,7 +292,7 @@ class AlgoNmt(Experiment):
                 ours=True,
             )
         )
-        return made
+        return claims
 
     def draw(self, rows: Rows) -> Figure:
         """The course of the trainings, and where in a sentence models are certain."""

@@ -41,8 +41,8 @@ def kept(origin: str, directory: Path) -> ParallelText | None:
 
 def find(name: str, place: Workplace) -> ParallelText:
     """The text of a cell."""
-    if name not in _KNOWN and name == (made := made_up.made_up_text()).name:
-        know(made)
+    if name not in _KNOWN and name == (invented := made_up.made_up_text()).name:
+        know(invented)
     if name not in _KNOWN:
         path = _path(name, place.models or place.directory)
         if not path.is_file():

@@ -72,12 +72,12 @@ def train_and_translate(
     if not sees_source:
         train, validation = without_sources(train), without_sources(validation)
     config = ModelConfig(n_positions=2 * most_tokens + 1, layout="series", **model)
-    made = LanguageModel(config, material.n_vocabulary)
-    made.reset(generator)
-    made.to(device)
+    translator = LanguageModel(config, material.n_vocabulary)
+    translator.reset(generator)
+    translator.to(device)
     started = time.perf_counter()
     losses = train_translator(
-        made,
+        translator,
         train,
         most_tokens=most_tokens,
         steps=steps,
@@ -87,8 +87,8 @@ def train_and_translate(
         seed=seed,
     )
     seconds = time.perf_counter() - started
-    nats = nats_of_pairs(made, validation, most_tokens)
-    shuffled = nats_of_pairs(made, with_other_sources(validation), most_tokens)
+    nats = nats_of_pairs(translator, validation, most_tokens)
+    shuffled = nats_of_pairs(translator, with_other_sources(validation), most_tokens)
     unigram = unigram_entropy(
         [t for _, t in train], [t for _, t in validation], material.n_vocabulary
     )
@@ -101,11 +101,11 @@ def train_and_translate(
             BY_POSITION: by_position(nats),
         },
         "unigram": unigram,
-        "parameters": sum(p.numel() for p in made.parameters()),
+        "parameters": sum(p.numel() for p in translator.parameters()),
         "training_seconds": seconds,
         "pairs": len(train),
         "validated": len(validation),
-        "examples": _examples(made, material, text, most_tokens)
+        "examples": _examples(translator, material, text, most_tokens)
         if sees_source and not place.only_cost
         else [],
     }
@@ -187,10 +187,16 @@ def _examples(
     if vocabulary is None:
         return []
     shown = vocabulary.encode_pairs(texts.examples(text), most_tokens)[:N_EXAMPLES]
-    made = translate(model, [source for source, _ in shown], most_tokens)
+    translations = translate(model, [source for source, _ in shown], most_tokens)
     return [
-        dict(zip(("source", "target", "made"), map(vocabulary.decode, (*pair, said)), strict=True))
-        for pair, said in zip(shown, made, strict=True)
+        dict(
+            zip(
+                ("source", "target", "made"),
+                map(vocabulary.decode, (*pair, translation)),
+                strict=True,
+            )
+        )
+        for pair, translation in zip(shown, translations, strict=True)
     ]
 
 

@@ -103,10 +103,11 @@ def theorem_42() -> Row:
     formula = printed.printed_formula(case, STEPS)
     off = float((formula - exact).norm(dim=-1).max())
     programs = {mode: case.program(mode) for mode in LIMITS}
-    made = {mode: errors(p, case, exact, STEPS) for mode, p in programs.items()}
+    measured = {mode: errors(p, case, exact, STEPS) for mode, p in programs.items()}
     bounds = {mode: decoder_bound(p, case, STEPS, exact) for mode, p in programs.items()}
     within = all(
-        made[mode][0] <= min(LIMITS[mode], bounds[mode][0]) and made[mode][1] <= bounds[mode][1]
+        measured[mode][0] <= min(LIMITS[mode], bounds[mode][0])
+        and measured[mode][1] <= bounds[mode][1]
         for mode in LIMITS
     )
     causal = all(is_causal(p, case, 13) for p in programs.values())
@@ -118,10 +119,10 @@ def theorem_42() -> Row:
         counterexample=f"with the weights of token h in the residual of h: {off:.2g} away from gradient "
         f"descent on the prefix after {STEPS} steps (d=20, n=40)",
         corrected=f"w^j in the residual, w^1 = 0; weights after {STEPS} steps, spectral (sym "
-        f"{made['sym'][0]:.0e}, outputs {made['spectral'][1]:.0e} and {made['sym'][1]:.0e}); causal "
-        "bitwise",
-        measured=made["spectral"][0],
+        f"{measured['sym'][0]:.0e}, outputs {measured['spectral'][1]:.0e} and {measured['sym'][1]:.0e}); "
+        "causal bitwise",
+        measured=measured["spectral"][0],
         bound=bounds["spectral"][0],
-        also=within and causal and first == 0.0 and made["sym"][1] <= OUTPUT,
+        also=within and causal and first == 0.0 and measured["sym"][1] <= OUTPUT,
         errata=("ALGO P3",),
     )

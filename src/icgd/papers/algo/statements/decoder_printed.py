@@ -105,8 +105,8 @@ def printed_step(case: DecoderCase, w: Tensor, C: float, c: float, *, mended: bo
     tokens[ys, layout.slice("y")], tokens[ys, layout.slice("xc")] = case.y.unsqueeze(-1), case.X
     tokens[xs, layout.slice("is_x")], tokens[:, layout.slice("one")] = 1.0, 1.0
     tokens[0, layout.slice("first")], tokens[1, layout.slice("second")] = 1.0, 1.0
-    made = attention.collapsed(tokens, lambda label, value, reach: None)
-    return made[start:, layout.slice("g")]
+    tokens_after = attention.collapsed(tokens, lambda label, value, reach: None)
+    return tokens_after[start:, layout.slice("g")]
 
 
 def exact_sums(case: DecoderCase, w: Tensor) -> Tensor:
@@ -118,13 +118,13 @@ def exact_sums(case: DecoderCase, w: Tensor) -> Tensor:
 def how_wrong(case: DecoderCase, w: Tensor, C: float, c: float) -> Wrong:
     """The printed step against the exact sums."""
     exact = exact_sums(case, w)
-    made = printed_step(case, w, C, c, mended=False)
-    off = (made[0::2] - exact).abs().amax(dim=1)
+    sums = printed_step(case, w, C, c, mended=False)
+    off = (sums[0::2] - exact).abs().amax(dim=1)
     better = printed_step(case, w, C, c, mended=True)[0::2]
     return Wrong(
         float(off[0]),
         float(off[1:].max()),
-        float(made[1::2].abs().max()),
+        float(sums[1::2].abs().max()),
         float((better - exact).abs().max()),
     )
 

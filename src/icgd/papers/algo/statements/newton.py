@@ -25,9 +25,9 @@ LIMITS = {"spectral": 1e-11, "sym": 1e-8, "four": 1e-9, "printed": 1e-5}
 PREDICTION = 1e-8
 
 
-def relative(made: Tensor, exact: Tensor) -> float:
-    """|made - exact| / |exact|."""
-    return float((made - exact).norm() / exact.norm())
+def relative(computed: Tensor, exact: Tensor) -> float:
+    """|computed - exact| / |exact|."""
+    return float((computed - exact).norm() / exact.norm())
 
 
 def exact_columns(case: Case, factor: float, steps: int) -> Tensor:
@@ -89,10 +89,10 @@ def lemma_a4() -> Row:
     results = {}
     for mode in LIMITS:
         program = case.program(1.0, mode)
-        made = columns(program, case, 1)
+        computed = columns(program, case, 1)
         exact = [exact_columns(case, 1.0, k) for k in (0, 1)]
         results[mode] = (
-            relative(made[1], exact[1]),
+            relative(computed[1], exact[1]),
             newton_bound(program, case, 1).path[1] / float(exact[1].norm()),
         )
     return judge(
@@ -176,7 +176,7 @@ def theorem_41() -> Row:
     )
     small, c = gaussian(5, 20, 0), 1e-5
     M_0 = readings.newton_columns(small, 1 / small.size**2, 0, c=c, C=31.9)[:-1]
-    held = relative(M_0, exact_columns(small, 1.0, 0))
+    entry_error = relative(M_0, exact_columns(small, 1.0, 0))
     doubled = printed.off_row_space(small, (20, 28))
     # The alpha that suits `small`, met by data three times as large.
     wide = (Case(3 * small.X, small.y, small.query).size / small.size) ** 2
@@ -195,13 +195,13 @@ def theorem_41() -> Row:
         refuted=start > 1e-3 and counted > 1e-3 and wide > 2 and doubled[1] > 100 * doubled[0],
         counterexample=f"from one row of x no matrix makes these values: the best is off by {start:.2g} on "
         f"two prompts, and x_test counted as an example moves its prediction by {counted:.2g} (d=20, "
-        f"N=40); with x in the row of M x at the start TF_pre is {held:.0e} off. alpha is part of the "
+        f"N=40); with x in the row of M x at the start TF_pre is {entry_error:.0e} off. alpha is part of the "
         f"weights: with three times the data alpha |S|^2 = {wide:.0f}. Rank 2 of 5: rounding off the row "
         f"space grows from {doubled[0]:.0e} to {doubled[1]:.0e} between steps 20 and 28",
         corrected=f"masked and gated; prediction after {STEPS} steps, d=20, N=40 (sym {errors['sym']:.0e}, "
         f"four {errors['four']:.0e}, printed heads {errors['printed']:.0e})",
         measured=errors["spectral"],
         bound=bounds["spectral"],
-        also=within and errors["sym"] <= PREDICTION and held < 10 * c,
+        also=within and errors["sym"] <= PREDICTION and entry_error < 10 * c,
         errata=("ALGO N2", "ALGO N3", "ALGO N6"),
     )

@@ -112,13 +112,13 @@ def printed_tokens(case: Case, u: Tensor, query: Tensor) -> tuple[Tensor, dict[s
 
 def misfit(cases: Sequence[Case], which: str) -> float:
     """How far the best matrix stays from a printed image of several prompts; weights are shared by all."""
-    made = []
+    pairs = []
     for case in cases:
         M = next(islice(newton_schulz(case.X, 1 / case.size**2), 5, None))
         # Before the first layer there is no M x yet.
         u = torch.zeros_like(case.X) if which == "start value" else case.X @ M
-        made.append(printed_tokens(case, u, case.query[0]))
-    P, target = torch.cat([t for t, _ in made]), torch.cat([images[which] for _, images in made])
+        pairs.append(printed_tokens(case, u, case.query[0]))
+    P, target = torch.cat([t for t, _ in pairs]), torch.cat([images[which] for _, images in pairs])
     W = torch.linalg.lstsq(P, target, driver="gelsd").solution
     return float((P @ W - target).abs().max())
 
@@ -135,9 +135,9 @@ def off_row_space(case: Case, steps: tuple[int, ...]) -> list[float]:
     g = torch.Generator().manual_seed(3)
     plane = torch.randn(2, case.X.shape[1], generator=g, dtype=DOUBLE) / 2
     flat = Case(case.X[:, :2] @ plane, case.y, case.query)
-    made = columns(flat.program(1.0, "sym"), flat, max(steps))
+    by_step = columns(flat.program(1.0, "sym"), flat, max(steps))
     best = torch.linalg.pinv(flat.X).T
-    return [float((made[k] - best).norm()) for k in steps]
+    return [float((by_step[k] - best).norm()) for k in steps]
 
 
 # -- Lemma A.4 ------------------------------------------------------------------------------------
@@ -162,8 +162,8 @@ def printed_step(case: Case, u: Tensor, C: float, c: float, sign: float) -> Tens
         )
         for name, factor, factor_out in (("first", 1.0, 1.0), ("second", 0.0, -1.0))
     }
-    made = SoftmaxSublayer(heads).collapsed(tokens, lambda label, value, reach: None)
-    return made[0 : 2 * len(case.X) : 2, layout.slice("u")]
+    after = SoftmaxSublayer(heads).collapsed(tokens, lambda label, value, reach: None)
+    return after[0 : 2 * len(case.X) : 2, layout.slice("u")]
 
 
 # -- what is certified for ours -------------------------------------------------------------------
@@ -204,7 +204,7 @@ def newton_bound(program: Program, case: Case, steps: int) -> NewtonBound:
         new = (n * each + rounding * math.sqrt(n)) * float(torch.linalg.matrix_norm(U, 2))
         error = grows * error + size * error**2 + new + 2 * n * each * error
         path.append(error)
-    labels, asked = float(case.y.abs().sum()), float(case.query.norm(dim=-1).max())
+    labels, query = float(case.y.abs().sum()), float(case.query.norm(dim=-1).max())
     w = float(case.y.norm()) * (error + float(torch.linalg.matrix_norm(torch.linalg.pinv(X), 2)))
-    prediction = labels * last + asked * float(case.y.norm()) * error + rounding * asked * w
+    prediction = labels * last + query * float(case.y.norm()) * error + rounding * query * w
     return NewtonBound(path, prediction)

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from icgd.mechanisms.loops.common.parts import SHARP, FeedForward, binary_codes
+from icgd.mechanisms.loops.common.parts import SHARP, MlpBuilder, binary_codes
 from icgd.papers.algo.statements import decoder_printed as decoder
 from icgd.papers.algo.statements import newton_printed as newton
 from icgd.papers.algo.statements import regression_printed as regression
@@ -78,7 +78,7 @@ def descent(case: regression.Case, steps: int, *, c: float, C: float) -> Tensor:
     tokens[on_x[:-1], layout.slice("r")] = -case.Y
     tokens[:, layout.slice("one")], tokens[-1, layout.slice("sink")] = 1.0, 1.0
     heads = product_heads(layout, "x", "k", "r", "g", c=c, C=C)
-    units = FeedForward(layout, DOUBLE).write("r", [("g", -case.lr / c)]).erase("g").layer()
+    units = MlpBuilder(layout, DOUBLE).write("r", [("g", -case.lr / c)]).erase("g").layer()
     for _ in range(steps):
         tokens = passed_through(tokens, heads, units)
     return tokens[on_x, layout.slice("r")][:, 0]
@@ -101,7 +101,7 @@ def read_out(case: regression.Case, r: Tensor) -> Tensor:
     p = linear_rows(layout, [("p", 1.0)])
     value = 2.0 * linear_rows(layout, [("r", 1.0)])
     head = SoftmaxHead(SHARP / 2 * p, p, value, layout.index("s"), dtype=DOUBLE)
-    units = FeedForward(layout, DOUBLE).write("y", [("s", 1.0)], off=[("other", 1.0)]).layer()
+    units = MlpBuilder(layout, DOUBLE).write("y", [("s", 1.0)], off=[("other", 1.0)]).layer()
     return passed_through(tokens, SoftmaxSublayer({"partner": head}), units)[:, 0]
 
 
@@ -137,14 +137,14 @@ def copies(x: Tensor, q: int, codes: Tensor) -> Tensor:
     for i in (0, *lags):
         tokens[:, layout.slice(f"p{i}")] = codes[q - i : q - i + n]
     keys, value = linear_rows(layout, [("p0", 1.0)]), linear_rows(layout, [("x", 1.0)])
-    heads, units = {}, FeedForward(layout, DOUBLE)
+    heads, units = {}, MlpBuilder(layout, DOUBLE)
     for i in lags:
         tokens[i:, layout.slice(f"has{i}")] = 1.0
         query = SHARP * linear_rows(layout, [(f"p{i}", 1.0)])
         heads[f"lag{i}"] = SoftmaxHead(query, keys, value, layout.index(f"lag{i}"), dtype=DOUBLE)
         units.write(f"lag{i}", [(f"lag{i}", -1.0)], off=[(f"has{i}", 1.0)])
-    made = passed_through(tokens, SoftmaxSublayer(heads), units.layer())
-    return torch.stack([made[:, layout.slice(f"lag{i}")] for i in lags], dim=1)
+    after = passed_through(tokens, SoftmaxSublayer(heads), units.layer())
+    return torch.stack([after[:, layout.slice(f"lag{i}")] for i in lags], dim=1)
 
 
 # -- Lemma A.4 and Theorem 4.1 --------------------------------------------------------------------
@@ -164,8 +164,8 @@ def newton_columns(case: newton.Case, alpha: float, steps: int, *, c: float, C: 
     tokens[on_x[:-1], layout.slice("u")] = case.X
     tokens[:, layout.slice("one")], tokens[-1, layout.slice("sink")] = 1.0, 1.0
     heads = product_heads(layout, "u", "x", "u", "g", c=c, C=C)
-    first = FeedForward(layout, DOUBLE).write("u", [("g", alpha / c), ("u", -1.0)]).erase("g")
-    later = FeedForward(layout, DOUBLE).write("u", [("g", -1 / c), ("u", 1.0)]).erase("g")
+    first = MlpBuilder(layout, DOUBLE).write("u", [("g", alpha / c), ("u", -1.0)]).erase("g")
+    later = MlpBuilder(layout, DOUBLE).write("u", [("g", -1 / c), ("u", 1.0)]).erase("g")
     for units in (first, *[later] * steps):
         tokens = passed_through(tokens, heads, units.layer())
     return tokens[on_x, layout.slice("u")]
@@ -194,8 +194,8 @@ def decoder_step(
     scale, (row, sink) = math.exp(C) / c, ("xc", "first") if mended else ("x", "second")
 
     def head(query: list[Rows], key: list[Rows], value: Rows) -> SoftmaxHead:
-        made = stacked(layout, query), stacked(layout, key), stacked(layout, [value])
-        return SoftmaxHead(*made, layout.index("g"), dtype=DOUBLE)
+        matrices = stacked(layout, query), stacked(layout, key), stacked(layout, [value])
+        return SoftmaxHead(*matrices, layout.index("g"), dtype=DOUBLE)
 
     asks: list[Rows] = [[("is_x", 1.0)], [("is_x", 1.0)]]
     heads = {

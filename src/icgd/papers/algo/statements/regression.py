@@ -180,14 +180,14 @@ def ridge_bound(program: Program, case: Case, steps: int) -> float:
     rate = (
         lr / (1 - lr * lam) * (program.certificate.sup_error + u * (2 * width + 2 * n + 8) * reach)
     )
-    trained, told, passes = 0.0, 0.0, lr * float(row.norm())
+    trained, error, passes = 0.0, 0.0, lr * float(row.norm())
     for t in range(steps):
         A = case.descent(t)
-        r, said = case.phi @ A.T - case.Y, float(abs(A @ case.asked))
-        total = float(r.abs().sum()) + said + n * trained + told
-        fresh = rate * total + 8 * u * max(float(r.abs().max()), float(case.Y.abs().max()), said)
-        told, trained = told + passes * trained + fresh, trained + n**0.5 * fresh
-    return told
+        r, answer = case.phi @ A.T - case.Y, float(abs(A @ case.asked))
+        total = float(r.abs().sum()) + answer + n * trained + error
+        fresh = rate * total + 8 * u * max(float(r.abs().max()), float(case.Y.abs().max()), answer)
+        error, trained = error + passes * trained + fresh, trained + n**0.5 * fresh
+    return error
 
 
 @checks("ALGO", "ridge after Theorem 3.1")

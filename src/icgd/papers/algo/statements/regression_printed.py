@@ -64,7 +64,7 @@ class Case:
 def example(d: int, n: int, layers: int = 0, lam: float = 0.0, seed: int = 0) -> Case:
     """Gaussian inputs, He-scaled layers, labels of size about 1 without noise."""
     g = torch.Generator().manual_seed(seed)
-    made = [
+    representation = [
         (
             (2 / d) ** 0.5 * torch.randn(d, d, generator=g, dtype=DOUBLE),
             0.1 * torch.randn(d, generator=g, dtype=DOUBLE),
@@ -73,9 +73,11 @@ def example(d: int, n: int, layers: int = 0, lam: float = 0.0, seed: int = 0) ->
     ]
     X, query = (torch.randn(m, d, generator=g, dtype=DOUBLE) for m in (n, 1))
     A = torch.randn(1, d, generator=g, dtype=DOUBLE) / d**0.5
-    rough = RepresentationRegression(d, n, representation=made)
+    rough = RepresentationRegression(d, n, representation=representation)
     size = float(torch.cat([rough.phi(X), rough.phi(query)]).norm(dim=1).max())
-    problem = RepresentationRegression(d, n, representation=made, lam=lam, x_radius=1.01 * size)
+    problem = RepresentationRegression(
+        d, n, representation=representation, lam=lam, x_radius=1.01 * size
+    )
     return Case(problem, X, rough.phi(X) @ A.T, query, A)
 
 
@@ -155,15 +157,6 @@ def printed_post(case: Case, r: Tensor) -> Tensor:
     return y + 2 * r @ weights
 
 
-def leftover(n: int, beta: float, C: float, seed: int = 0) -> float:
-    """What a copy at inverse temperature beta leaves in ANS, times e^C: what the loop's sink then adds."""
-    g = torch.Generator().manual_seed(seed)
-    codes = binary_codes(n + 1).to(DOUBLE).repeat_interleave(2, dim=0)
-    y = torch.zeros(2 * n + 2, dtype=DOUBLE)
-    y[1 : 2 * n : 2] = torch.randn(n, generator=g, dtype=DOUBLE)
-    return abs(float((y @ torch.softmax(beta * codes @ codes.T, dim=0))[-1])) * math.exp(C)
-
-
 def copy_error(case: Case, inverse_temperature: float) -> float:
     """How far the labels that the copy layer brings to x tokens are from the right ones."""
     n = len(case.X)
@@ -180,12 +173,12 @@ def copy_error(case: Case, inverse_temperature: float) -> float:
 def shrunk_residuals(case: Case, steps: int) -> Tensor:
     """Ridge as shrinking what the loop holds, A x - y instead of A x: the answer for the query."""
     lr, n = case.lr, len(case.X)
-    r, told = -case.Y, case.Y.new_zeros(1)
+    r, answer = -case.Y, case.Y.new_zeros(1)
     kernel, row = case.phi @ case.phi.T / n, case.phi @ case.asked / n
     keep = 1 - lr * case.problem.lam
     for _ in range(steps):
-        r, told = keep * r - lr * kernel @ r, keep * told - lr * row @ r
-    return told
+        r, answer = keep * r - lr * kernel @ r, keep * answer - lr * row @ r
+    return answer
 
 
 # -- Section 2.2 ----------------------------------------------------------------------------------
@@ -224,8 +217,8 @@ def unselected(case: Case, steps: int) -> Tensor:
     """All three parts' heads at work in every pass, none selected: the answer after T + 2 passes."""
     n, lr = len(case.X), case.lr
     kernel, row = case.phi @ case.phi.T / n, case.phi @ case.asked / n
-    r, told, answer = torch.zeros_like(case.Y), case.Y.new_zeros(1), case.Y.new_zeros(1)
+    r, passed, answer = torch.zeros_like(case.Y), case.Y.new_zeros(1), case.Y.new_zeros(1)
     for _ in range(steps + 2):
-        answer = answer + told
-        r, told = r - case.Y - lr * kernel @ r, told - lr * row @ r
+        answer = answer + passed
+        r, passed = r - case.Y - lr * kernel @ r, passed - lr * row @ r
     return answer

@@ -44,7 +44,7 @@ def lemma_a1() -> Row:
     stretched = [
         printed.margin(math.sqrt(2 * epsilon / m) * c) for c, m in zip(enough, margins, strict=True)
     ]
-    found = all(margin > epsilon for margin in stretched)
+    quasi_orthogonal = all(margin > epsilon for margin in stretched)
     same = [printed.margin(printed.random_codes(n, binary_codes(n).shape[1], 0)) for n in SIZES]
     plane = min(printed.margin(printed.circle_codes(n, epsilon)) for n in SIZES)
     ours = [binary_codes(n) for n in SIZES]
@@ -52,7 +52,7 @@ def lemma_a1() -> Row:
     return judge(
         "Lemma A.1",
         "N vectors of O(log N) entries with p_i.p_i > p_i.p_j + eps",
-        refuted=not found,
+        refuted=not quasi_orthogonal,
         counterexample="none: random signs, 8 (log2 N + 1) entries, lengthened: margin >= "
         f"{min(stretched):.3g} for eps={epsilon:g}, N up to {SIZES[-1]}. Lengths are free: two entries "
         f"give {plane:.3g}",
@@ -124,11 +124,11 @@ def series_error(case: SeriesCase, mode: str, steps: int) -> tuple[float, float]
     features, targets = case.features[:-1], case.x[case.problem.order :]
     lr = steady_lr(features)
     program = compile(case.problem, GD(lr), mode=mode)
-    asked = case.features[-1]
-    exact = printed.descend(features, targets, lr, steps) @ asked
+    query = case.features[-1]
+    exact = printed.descend(features, targets, lr, steps) @ query
     run = program.run(case.x, None, steps=steps)
     assert run.prediction is not None
-    bound = loop_bound(program, features, targets, asked, steps)
+    bound = loop_bound(program, features, targets, query, steps)
     return gap(run.prediction[0], exact), bound
 
 
@@ -147,8 +147,8 @@ def sinkless_error(case: SeriesCase) -> float:
     assert isinstance(program.entry, Stack)
     assert isinstance(program.step, Stack)
     tokens = pack_block(block, program.layout, session.n_columns, program.step.like)
-    made = program.layout.unpack(program.step(program.entry(tokens)[:-1]))["r"][-1]
-    return gap(made, printed.descend(features, targets, lr, 1) @ case.features[-1])
+    predicted = program.layout.unpack(program.step(program.entry(tokens)[:-1]))["r"][-1]
+    return gap(predicted, printed.descend(features, targets, lr, 1) @ case.features[-1])
 
 
 @checks("ALGO", "Theorem 3.2")
@@ -193,12 +193,12 @@ def theorem_32() -> Row:
 def chain_error(case: ChainCase, phase: int, mode: str, steps: int) -> tuple[float, float, float]:
     """Error of the next state against exact gradient descent, its bound, and the distance to the truth."""
     states, targets = case.pairs(phase)
-    lr, asked = steady_lr(states), case.test[phase]
+    lr, query = steady_lr(states), case.test[phase]
     program = compile(case.problem, GD(lr), mode=mode)
-    exact = leaky_relu(printed.descend(states, targets, lr, steps) @ asked, case.problem.slope)
+    exact = leaky_relu(printed.descend(states, targets, lr, steps) @ query, case.problem.slope)
     run = program.run(case.chains, None, steps=steps, query=case.test[: phase + 1])
     assert run.prediction is not None
-    bound = loop_bound(program, states, targets, asked, steps)
+    bound = loop_bound(program, states, targets, query, steps)
     return gap(run.prediction[0], exact), bound, gap(run.prediction[0], case.test[phase + 1])
 
 

@@ -119,10 +119,10 @@ def noisy_series(
 
     widths = (q * d, *hidden)
     if layers == "he":
-        made = [(normal(b, a) * (2 / a) ** 0.5, 0.1 * normal(b)) for a, b in pairwise(widths)]
+        phi_layers = [(normal(b, a) * (2 / a) ** 0.5, 0.1 * normal(b)) for a, b in pairwise(widths)]
     else:
-        made = [(even(b, a) / a**0.5, even(b) / a**0.5) for a, b in pairwise(widths)]
-    problem = Autoregression(d, q, n_steps, representation=made)
+        phi_layers = [(even(b, a) / a**0.5, even(b) / a**0.5) for a, b in pairwise(widths)]
+    problem = Autoregression(d, q, n_steps, representation=phi_layers)
     A = normal(d, problem.n_representation)
     if scale is not None:
         A = scale * A / torch.linalg.matrix_norm(A, 2)
@@ -169,7 +169,7 @@ def predictions(case: SeriesCase) -> dict[str, Tensor]:
         "from_start": (every[:-1], x[1:], whole[-1]),
         "corrected": (whole[:-1], x[q:], whole[-1]),
     }
-    return {name: minimiser(f, y) @ asked for name, (f, y, asked) in pairs.items()}
+    return {name: minimiser(f, y) @ query for name, (f, y, query) in pairs.items()}
 
 
 # -- Theorem 3.3 ----------------------------------------------------------------------------------
@@ -201,10 +201,10 @@ def network_chains(
     states = [torch.randn(n_chains + 1, d, generator=generator, dtype=DOUBLE)]
     for W in weights:
         states.append(leaky_relu(states[-1] @ W.T, slope))
-    made = torch.stack(states, dim=1)
-    radius = 1.05 * float(made.norm(dim=-1).max())
+    chains = torch.stack(states, dim=1)
+    radius = 1.05 * float(chains.norm(dim=-1).max())
     problem = MLPChain(d, n_layers, n_chains, slope, x_radius=radius)
-    return ChainCase(problem, made[:-1], made[-1], weights)
+    return ChainCase(problem, chains[:-1], chains[-1], weights)
 
 
 def next_states(case: ChainCase, phase: int) -> dict[str, Tensor]:
@@ -216,8 +216,8 @@ def next_states(case: ChainCase, phase: int) -> dict[str, Tensor]:
     corrected     targets are what the activation was applied to
     """
     states, targets = case.pairs(phase)
-    asked, slope = case.test[phase], case.problem.slope
-    deep, deep_asked = states, asked
+    query, slope = case.test[phase], case.problem.slope
+    deep, deep_asked = states, query
     for W in case.weights:
         deep, deep_asked = leaky_relu(deep @ W.T, slope), leaky_relu(W @ deep_asked, slope)
     early, early_asked = case.chains[:, 0], case.test[0]
@@ -225,9 +225,9 @@ def next_states(case: ChainCase, phase: int) -> dict[str, Tensor]:
         early, early_asked = leaky_relu(early @ W.T, slope), leaky_relu(W @ early_asked, slope)
     raw = case.chains[:, phase + 1]
     pairs = {
-        "as_if_linear": (states, raw, asked),
+        "as_if_linear": (states, raw, query),
         "whole_network": (deep, targets, deep_asked),
         "first_layers": (early, targets, early_asked),
-        "corrected": (states, targets, asked),
+        "corrected": (states, targets, query),
     }
     return {name: leaky_relu(minimiser(f, y) @ q, slope) for name, (f, y, q) in pairs.items()}

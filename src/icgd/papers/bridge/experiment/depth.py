@@ -76,20 +76,20 @@ def resources(widths: Sequence[int], methods: Sequence[str] = METHODS) -> dict[s
     Counts of the constructions as corrected, exact to rounding: `matrices` are three of every head and two of
     every feed-forward layer, `nonzeros` the entries of all of them that are not zero.
     """
-    found = {}
+    by_method = {}
     for method in methods:
-        made = cost(icgd.Network(tuple(widths), "relu"), method)
-        assert made.heads is not None
-        assert made.hidden is not None
-        assert made.nonzeros is not None
-        found[str(method)] = {
-            "layers": made.layers,
-            "heads": sum(made.heads),
-            "matrices": 3 * sum(made.heads) + 2 * sum(units > 0 for units in made.hidden),
-            "token": made.d_token,
-            "nonzeros": made.nonzeros,
+        bill = cost(icgd.Network(tuple(widths), "relu"), method)
+        assert bill.heads is not None
+        assert bill.hidden is not None
+        assert bill.nonzeros is not None
+        by_method[str(method)] = {
+            "layers": bill.layers,
+            "heads": sum(bill.heads),
+            "matrices": 3 * sum(bill.heads) + 2 * sum(units > 0 for units in bill.hidden),
+            "token": bill.d_token,
+            "nonzeros": bill.nonzeros,
         }
-    return found
+    return by_method
 
 
 def train_network(widths: Sequence[int], target: Target, steps: int, seed: int) -> nn.Sequential:
@@ -154,7 +154,7 @@ def naive_errors(place: Workplace, *, targets: Sequence[str], seed: int) -> dict
             "constant": values.mean().expand_as(truth),
             "least squares": (_bordered(x) @ linear).squeeze(1),
         }
-        errors[name] = {g: float((made - truth).square().mean()) for g, made in guesses.items()}
+        errors[name] = {g: float((guess - truth).square().mean()) for g, guess in guesses.items()}
     return {"naive": errors}
 
 
@@ -195,9 +195,9 @@ def widest_ball(delta: float, x: Tensor) -> BallNetwork:
     for halvings in range(2 * N_HALVINGS):
         ramp = 0.5 * 2 ** (-halvings / 2)
         # Squares that err by as much as the ramp is wide.
-        made = ball_network(d, math.ceil(math.sqrt(d / (4 * ramp))), ramp)
-        if float((made(x) - truth).square().mean()) < 0.75 * delta:
-            return made
+        ball = ball_network(d, math.ceil(math.sqrt(d / (4 * ramp))), ramp)
+        if float((ball(x) - truth).square().mean()) < 0.75 * delta:
+            return ball
     raise InvalidParameter("delta", delta, f"be reached by a ramp of 2^-{N_HALVINGS} or more")
 
 
@@ -237,14 +237,14 @@ def squares(
     for m in folds:
         # A fold has three units; a fourth carries the sum to the next layer.
         widths = {FOLDED: (1, *(4,) * m, 1)}
-        made = {FOLDED: folded_square(x, m)}
+        approximations = {FOLDED: folded_square(x, m)}
         units[FOLDED].append(4 * m)
         for name, width in ((SHALLOW, 4 * m), (AS_EXACT, shallow_units(m))):
             units[name].append(width)
             widths[name] = (1, width, 1)
             # Few points at a time: every one of them goes through all units.
-            made[name] = torch.cat([shallow_square(part, width) for part in x.split(256)])
-        for name, values in made.items():
+            approximations[name] = torch.cat([shallow_square(part, width) for part in x.split(256)])
+        for name, values in approximations.items():
             errors[name].append(float((values - x * x).abs().max()))
             count = resources(widths[name], ("forward_mode",))["forward_mode"]
             prices[name].append(count["matrices"])

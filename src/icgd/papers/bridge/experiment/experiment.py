@@ -135,13 +135,13 @@ class BridgeResources(Experiment):
         """A training per target, layers, units and seed; what is written down once per seed."""
         size: DepthSize = self.size(scale)
         work = "icgd.papers.bridge.experiment.depth"
-        made = []
+        cells = []
         for seed in range(size.seeds):
             for target in DEEP_LAYERS:
                 for layers in size.layers:
                     for units in size.units:
                         its = {"target": target, "layers": layers, "units": units, "seed": seed}
-                        made.append(
+                        cells.append(
                             Cell(
                                 {"what": TRAINED, **its},
                                 f"{work}:trained",
@@ -159,11 +159,11 @@ class BridgeResources(Experiment):
                 (SQUARE, "squares", square),
             ):
                 key = {"what": what, "seed": seed}
-                made.append(Cell(key, f"{work}:{function}", {**options, "seed": seed}))
+                cells.append(Cell(key, f"{work}:{function}", {**options, "seed": seed}))
         for seed in range(size.seeds):
             naive = {"targets": list(DEEP_LAYERS), "seed": seed}
-            made.append(Cell({"what": NAIVE, "seed": seed}, f"{work}:naive_errors", naive))
-        return made
+            cells.append(Cell({"what": NAIVE, "seed": seed}, f"{work}:naive_errors", naive))
+        return cells
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """Errors beside counts."""
@@ -172,7 +172,7 @@ class BridgeResources(Experiment):
     def claims(self, rows: Rows) -> list[Claim]:
         """Depth is more accurate; whether it is cheaper, by construction."""
         largest = max(distinct(rows, "units"))
-        made = []
+        claims = []
         for target, layers in DEEP_LAYERS.items():
             deep, flat = (
                 trained_errors(rows, target, n, largest) for n in (layers, SHALLOW_LAYERS)
@@ -180,7 +180,7 @@ class BridgeResources(Experiment):
             short = _short(
                 rows, target, {f"{layers} hidden layers": deep, "one hidden layer": flat}
             )
-            made.append(
+            claims.append(
                 gated_claim(
                     f"depth follows {NAMES[target]} better with as many units, {largest} of them",
                     f"{NAMES[target]}: deeper networks need fewer units (here: {layers} hidden layers "
@@ -195,7 +195,7 @@ class BridgeResources(Experiment):
             delta: [max(errors[i] for errors in row["error"].values()) for row in balls]
             for i, delta in enumerate(deltas)
         }
-        made.append(
+        claims.append(
             Claim(
                 "three layers that are written down come as near to a ball as one likes",
                 "Lemma 2: three layers are within any delta (here: squared errors below "
@@ -207,7 +207,7 @@ class BridgeResources(Experiment):
         )
         squares = select(rows, what=SQUARE)
         folded, flat = ([row["error"][name][-1] for row in squares] for name in (FOLDED, SHALLOW))
-        made.append(
+        claims.append(
             Claim(
                 "depth follows x^2 better with as many units",
                 f"Lemmas 3 and 4: x^2 (here: folded {squares[0]['folds'][-1]} times against one hidden layer, "
@@ -216,10 +216,10 @@ class BridgeResources(Experiment):
                 smaller(folded, flat),
             )
         )
-        made += [_cheaper(rows, target, OWN) for target in DEEP_LAYERS]
-        made.append(_cheaper_square(squares))
+        claims += [_cheaper(rows, target, OWN) for target in DEEP_LAYERS]
+        claims.append(_cheaper_square(squares))
         rivals = [method for method in CONSTRUCTIONS if method != OWN]
-        return made + [_cheaper(rows, target, m) for m in rivals for target in DEEP_LAYERS]
+        return claims + [_cheaper(rows, target, m) for m in rivals for target in DEEP_LAYERS]
 
     def draw(self, rows: Rows) -> Figure:
         """Errors against units above, against matrices below."""
@@ -245,8 +245,8 @@ def log_saving(flat: Sequence[tuple[float, float]], deep: Sequence[tuple[float, 
 
 
 def _priced(rows: Rows, target: str, layers: int, method: str) -> list[tuple[float, float]]:
-    found = select(rows, what=TRAINED, target=target, layers=layers)
-    return [(row["error"][target][0], float(matrices(row, method))) for row in found]
+    trained = select(rows, what=TRAINED, target=target, layers=layers)
+    return [(row["error"][target][0], float(matrices(row, method))) for row in trained]
 
 
 def _cheaper(rows: Rows, target: str, method: str) -> Claim:

@@ -65,12 +65,12 @@ def _trained_table(rows: Rows, target: str) -> ResultTable:
     its = select(rows, what=TRAINED, target=target)
     for units in distinct(its, "units"):
         for layers in distinct(its, "layers"):
-            found = trained_rows(rows, target, layers, units)
-            counts = found[0]["resources"]
+            trained = trained_rows(rows, target, layers, units)
+            counts = trained[0]["resources"]
             lines.append(
                 (
                     f"{units}",
-                    "-".join(map(str, found[0]["widths"])),
+                    "-".join(map(str, trained[0]["widths"])),
                     spread(trained_errors(rows, target, layers, units)),
                     *(
                         f"{counts[m]['layers']}, {counts[m]['heads']:,}, {counts[m]['matrices']:,}"
@@ -96,16 +96,16 @@ def _trained_table(rows: Rows, target: str) -> ResultTable:
 
 
 def _balls(rows: Rows) -> ResultTable:
-    found = select(rows, what=WRITTEN)
+    balls = select(rows, what=WRITTEN)
     lines = []
-    for d, counts in found[0]["resources"].items():
+    for d, counts in balls[0]["resources"].items():
         for i, count in enumerate(counts):
-            errors = [row["error"][d][i] for row in found]
+            errors = [row["error"][d][i] for row in balls]
             network = "-".join(map(str, count["widths"]))
             lines.append(
                 (
                     d,
-                    f"{found[0]['deltas'][i]}",
+                    f"{balls[0]['deltas'][i]}",
                     network,
                     spread(errors),
                     f"{count['heads']:,}",
@@ -121,11 +121,11 @@ def _balls(rows: Rows) -> ResultTable:
 
 
 def _squares(rows: Rows) -> ResultTable:
-    found = select(rows, what=SQUARE)
+    squares = select(rows, what=SQUARE)
     lines = []
-    for i, m in enumerate(found[0]["folds"]):
+    for i, m in enumerate(squares[0]["folds"]):
         errors, units, matrices = (
-            {name: [row[key][name][i] for row in found] for name in (FOLDED, SHALLOW, AS_EXACT)}
+            {name: [row[key][name][i] for row in squares] for name in (FOLDED, SHALLOW, AS_EXACT)}
             for key in ("error", "units_of", "matrices_of")
         )
         lines.append(

@@ -149,22 +149,22 @@ def loss_mask() -> Row:
     Differs from the paper: ReLU units with |a|_1 <= 1 or a shift above all they can be asked.
     """
     radius = 4.0
-    found = {
+    leaks = {
         s: [printed.masked_output(s, radius, shift)[0] for shift in (radius, 40.0)]
         for s in ACTIVATIONS
     }
     case = make_case((3, 4, 4, 1))
-    asked = case.until("descend")[-1, case.builder.layout.index("residual")]
+    residual = case.until("descend")[-1, case.builder.layout.index("residual")]
     return judge(
         "A, mask of the loss",
         "g_i = sum beta sigma(a.[pred; y; 1] - R_2 (1 - t)) is 0 for t = 0",
-        refuted=min(first for first, _ in found.values()) > 1 and found["tanh"][1] > 1,
+        refuted=min(first for first, _ in leaks.values()) > 1 and leaks["tanh"][1] > 1,
         counterexample=f"output at t = 0 for R_2 = {radius:g} and for 40: "
-        + ", ".join(f"{s} {a:.1f} and {b:.0e}" for s, (a, b) in found.items())
+        + ", ".join(f"{s} {a:.1f} and {b:.0e}" for s, (a, b) in leaks.items())
         + "; tanh goes to minus the sum of beta, not to 0",
         corrected="ReLU units, shift 1024: g of the token that asks",
-        measured=float(asked.abs().max()),
+        measured=float(residual.abs().max()),
         bound=0.0,
-        also=found["relu"][1] == 0.0,
+        also=leaks["relu"][1] == 0.0,
         errata=("BRIDGE T7",),
     )

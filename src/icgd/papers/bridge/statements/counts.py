@@ -1,7 +1,7 @@
 """Heads and matrices of a transformer that trains an n-layer network in context, counted.
 
-Theorem 2 of [BRIDGE] says that some transformer is small enough, so two constructions are counted: `heads`,
-`token_size` and `matrices` are exact for the forward-mode stack, which follows the paper's proof;
+Theorem 2 of [BRIDGE] says that some transformer is small enough, so two constructions are counted: `heads`
+and `matrices` are exact for the forward-mode stack, which follows the paper's proof;
 `reverse_heads` and `reverse_matrices` for the backpropagating stack with `products="attention"`, which needs
 fewer from three layers on.
 
@@ -67,31 +67,11 @@ def heads(widths: Sequence[int], units: Units | None = None) -> list[int]:
     _check_depth(n)
     if n == 2:
         return [widths[1] * m.r, widths[1] * (m.product + m.r)]
-    found, below = [], 0
+    per_layer, below = [], 0
     for p in range(1, n):
-        found.append(widths[p] * m.r + widths[p] * (widths[p - 1] + below) * m.product)
+        per_layer.append(widths[p] * m.r + widths[p] * (widths[p - 1] + below) * m.product)
         below += widths[p] * widths[p - 1]
-    return [*found, m.identity]
-
-
-def token_size(widths: Sequence[int]) -> int:
-    """Entries of a token: data, weights, every z_p and a_p, every stored gradient, three flags.
-
-    Statement: [BRIDGE] Theorem 2
-
-    Differs from the paper: its D = O(n K^2 eps^-2) is the width of an MLP; the token of forward mode has no
-    eps in its size and grows like n^2 K^3, that of the backpropagating stack like n K^2.
-
-    >>> token_size((3, 4, 4, 1)), token_size((2, 3, 3, 3, 1)), token_size((3, 4, 1))
-    (128, 136, 24)
-    """
-    K, n = list(widths), len(widths) - 1
-    _check_depth(n)
-    weights = sum(K[p] * K[p - 1] for p in range(1, n + 1))
-    if n == 2:
-        return K[0] + 1 + weights + 4
-    stored = sum(K[p] * sum(K[i] * K[i - 1] for i in range(1, p)) for p in range(2, n + 1))
-    return K[0] + 1 + weights + sum(K[2:]) + sum(K[1:n]) + stored + 3
+    return [*per_layer, m.identity]
 
 
 def matrices(widths: Sequence[int], units: Units | None = None) -> int:
@@ -160,22 +140,6 @@ def forward_mode_size(n: int, width: float, d: float) -> float:
         return 3 * width
     above = (width + width * (width + width * d + (p - 2) * width**2) for p in range(2, n))
     return width + width * d + sum(above)
-
-
-def depth_at_equal_heads(width: float, wider: float, depth: float, *, power: int) -> float:
-    """How deep a network of another width may be at the same number of heads per layer.
-
-    Statement: [BRIDGE] Theorem 2
-
-    power  1 in the backpropagating stack (n K), 2 as printed (n K^2), 3 in forward mode (four layers and more)
-
-    Differs from the paper: halving the width pays for 4 times the depth in its count, 2 in the stack, 8 in
-    forward mode.
-
-    >>> [depth_at_equal_heads(16, 8, 3, power=power) for power in (1, 2, 3)]
-    [6.0, 12.0, 24.0]
-    """
-    return depth * (width / wider) ** power
 
 
 def _check_depth(n: int) -> None:

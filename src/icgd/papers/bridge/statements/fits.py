@@ -42,20 +42,20 @@ def definition_3() -> Row:
     admitted = (
         float((combination("linear", empty, line).abs() * (1 + line.abs()) ** 2).max()) == 0.0
     )
-    ratio, found = 0.0, []
+    ratio, decays = 0.0, []
     for name in ("tanh", "sigmoid", "relu"):
         decay = decay_condition(name)
         assert decay.proven is not None
         weighted = combination(name, decay, line).abs() * (1 + line.abs()) ** decay.power
         ratio = max(ratio, float(weighted.max()) / decay.proven)
-        found.append(f"{name} {decay.n_units} units C={decay.constants[0]:.2f}")
+        decays.append(f"{name} {decay.n_units} units C={decay.constants[0]:.2f}")
     return judge(
         "Definition 3",
         "sigma is not zero and some sum nu of shifted units has |nu^(k)(t)| <= C (1+|t|)^-p, p > 1",
         refuted=admitted and affine_floor() > 0.1,
         counterexample="sigma(t) = t is not zero and nu = 0 t meets the bound, as it does for every sigma; "
         f"but sums of it are affine and stay {affine_floor():.2f} (L2) off cos(3t) on [-1, 1]",
-        corrected=f"nu not zero, p = 2: {', '.join(found)} (k=0, measured; k=1 too); exp and linear refused. "
+        corrected=f"nu not zero, p = 2: {', '.join(decays)} (k=0, measured; k=1 too); exp and linear refused. "
         "Measured on a finite range; for these three, sup (1+|t|)^2 |nu| over its proven bound",
         measured=ratio,
         bound=1.0 + 1e-9,
@@ -136,7 +136,7 @@ def lemma_5() -> Row:
     t = torch.linspace(-1, 1, 200_001, dtype=torch.float64)
     peak = (torch.relu(t + spike) - 2 * torch.relu(t) + torch.relu(t - spike)) / spike
     in_l2 = math.sqrt(float(torch.trapezoid(peak.square(), t)))
-    worst, said = 0.0, []
+    worst, remarks = 0.0, []
     for name, attention in (("softplus", "tanh"), ("gelu", "sigmoid"), ("softplus", "relu")):
         r = ACTIVATIONS[name]
         product = slope_product_of(r)
@@ -146,7 +146,7 @@ def lemma_5() -> Row:
         }
         plain = fit_features(product, (1.6, 4.0), 96, attention)
         worst = max(worst, *(errors[n] / (errors[24] * math.sqrt(24 / n)) for n in (48, 96)))
-        said.append(
+        remarks.append(
             f"{name} by {attention}: {errors[96]:.0e} (random units {plain.certificate.sup_error:.0e})"
         )
     return judge(
@@ -156,8 +156,8 @@ def lemma_5() -> Row:
         counterexample=f"nu = 0 and sigma(t) = t: {affine_floor():.2f} off cos(3t) for every n; and where it "
         f"holds, m = 0 bounds L2 only: three ReLUs of L2 size {in_l2:.3f} are {float(peak.max()):.2f} at a "
         "point, so that the next layer, or Theorem 2 at 'any w', may see that error",
-        corrected=f"nu not zero; sup norm, s r'(t) by 96 units: {'; '.join(said)}. The rate n^-1/2 is beaten; "
-        "not shown: the lemma for every f. Largest ratio to n^-1/2 from 24 units on",
+        corrected=f"nu not zero; sup norm, s r'(t) by 96 units: {'; '.join(remarks)}. The rate n^-1/2 is "
+        "beaten; not shown: the lemma for every f. Largest ratio to n^-1/2 from 24 units on",
         measured=worst,
         bound=1.0,
         errata=("BRIDGE B1", "BRIDGE B10"),

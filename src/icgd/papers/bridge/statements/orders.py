@@ -171,8 +171,8 @@ def crossover(orders: Callable[[float], Orders], low: float = 1e-280, high: floa
     """
 
     def cheaper(log: float) -> bool:
-        found = orders(math.exp(log))
-        return found.deep < found.shallow
+        sizes = orders(math.exp(log))
+        return sizes.deep < sizes.shallow
 
     steps = 4000
     grid = [math.log(low) + (math.log(high) - math.log(low)) * i / steps for i in range(steps + 1)]

@@ -83,11 +83,11 @@ class Case:
 
     def outputs(self) -> list[Tensor]:
         """Exact z_1 .. z_n of every token."""
-        found = [torch.cat([self.X, self.X[:1]]) @ self.weights[0][0].T]
+        outputs = [torch.cat([self.X, self.X[:1]]) @ self.weights[0][0].T]
         r = self.network.spec.activation_of(1).apply
         for W, _ in self.weights[1:]:
-            found.append(r(found[-1]) @ W.T)
-        return found
+            outputs.append(r(outputs[-1]) @ W.T)
+        return outputs
 
 
 @lru_cache(maxsize=64)
@@ -208,15 +208,15 @@ def one_slot_per_weight(case: Case, kept: int) -> Tensor:
 def exact_derivative(case: Case) -> Tensor:
     """d pred / dW_1 of every token, by autograd: the gradient of a loss whose slope is 1."""
     x = torch.cat([case.X, case.X[:1]])
-    found = []
+    gradients = []
     for row in x:
         W = case.weights[0][0].clone().requires_grad_(True)
         with torch.enable_grad():
             z = row @ W.T
             for later, _ in case.weights[1:]:
                 z = case.network.spec.activation_of(1).apply(z) @ later.T
-            found.append(torch.autograd.grad(z.sum(), W)[0])
-    return torch.stack(found)
+            gradients.append(torch.autograd.grad(z.sum(), W)[0])
+    return torch.stack(gradients)
 
 
 # -- the last layer -------------------------------------------------------------------------------
@@ -300,11 +300,11 @@ def without_clearing(case: Case, steps: int) -> tuple[float, float]:
     for _ in range(steps):
         tokens = stack(tokens)
         exact = network_gd_step(case.network.spec, weights, case.X, case.Y, LR, BOX)
-        made: Weights = [
+        moved: Weights = [
             (tokens[0, layout.index(f"weight{j}")], None) for j in range(1, len(weights) + 1)
         ]
-        off = max(float((a - b).abs().max()) for (a, _), (b, _) in zip(made, exact, strict=True))
-        weights = made
+        off = max(float((a - b).abs().max()) for (a, _), (b, _) in zip(moved, exact, strict=True))
+        weights = moved
     keep = {"x", "y", "one", "train"} | {f"weight{j}" for j in range(1, len(weights) + 1)}
     left = max(
         float(tokens[:, layout.slice(s.name)].abs().max()) for s in layout if s.name not in keep

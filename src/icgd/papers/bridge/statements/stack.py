@@ -53,7 +53,7 @@ def formula_is_the_count(activation: str = "softplus", n_relu: int = 17) -> bool
 def step_error(case: Case, n_relu: int) -> tuple[float, float]:
     """(error, bound) of one step of the stack on the data of a case, against autograd."""
     program = stack_program(case.network.widths, case.network.spec.activation, n_relu)
-    made = program.run(case.X, case.Y, init=case.weights, steps=1).weights
-    off = [(a - b).abs() for a, b in zip(matrices(made), matrices(case.exact()), strict=True)]
+    moved = program.run(case.X, case.Y, init=case.weights, steps=1).weights
+    off = [(a - b).abs() for a, b in zip(matrices(moved), matrices(case.exact()), strict=True)]
     bounds = step_bound(program, case.weights, case.X, case.Y)
     return max(float(m.max()) for m in off), max(float(b.max()) for b in bounds)

@@ -60,14 +60,14 @@ def definition_1() -> Row:
     for sigma in ACTIVATIONS.values():
         H = torch.randn(5, 7, generator=draw, dtype=torch.float64)
         Q, K, V = torch.randn(3, 4, 7, 7, generator=draw, dtype=torch.float64) / 7**0.5
-        found = H + attention(H @ Q.mT, H @ K.mT, H @ V.mT, kind=sigma).sum(dim=0)
+        computed = H + attention(H @ Q.mT, H @ K.mT, H @ V.mT, kind=sigma).sum(dim=0)
         by_hand = H.clone()
         for m in range(4):
             for i in range(5):
                 for j in range(5):
                     score = sigma((Q[m] @ H[i]) @ (K[m] @ H[j]))
                     by_hand[i] += score * (V[m] @ H[j]) / 5
-        worst, size = max(worst, far(found, by_hand)), max(size, float(by_hand.abs().max()))
+        worst, size = max(worst, far(computed, by_hand)), max(size, float(by_hand.abs().max()))
         scores = sigma((Q @ H.T).mT @ (K @ H.T))
         matrix = H + ((V @ H.T) @ scores).sum(dim=0).T / 5
         apart = min(apart, far(matrix, by_hand))
@@ -157,7 +157,7 @@ def assumption_2() -> Row:
     tokens[:, index] = 2 * tokens[:, index]
     end = case.builder.step().sublayers["end"]
     assert isinstance(end, MlpSublayer)
-    made = end.collapsed(tokens, unwatched)[:, index]
+    projected = end.collapsed(tokens, unwatched)[:, index]
     return judge(
         "Assumption 2",
         "W is compact and a layer with the activation sigma projects onto it",
@@ -167,7 +167,9 @@ def assumption_2() -> Row:
         + f"; nor for ReLU and a disc: ReLU layers are affine between their corners, x/|x| nowhere (least "
         f"second derivative along the circle {bend:.2f} at 1000 points)",
         corrected="W a box, w - relu(w - b) + relu(-w - b): exact",
-        measured=max(far(by_relu, w.clamp(-1, 1)), far(made, tokens[:, index].clamp(-1.5, 1.5))),
+        measured=max(
+            far(by_relu, w.clamp(-1, 1)), far(projected, tokens[:, index].clamp(-1.5, 1.5))
+        ),
         bound=0.0,
         errata=("BRIDGE T1",),
     )
@@ -199,8 +201,8 @@ def theorem_1() -> Row:
     exact = case.outputs()[-1]
     (wrong,), (right,) = (printed.forward_values(case, printed=p) for p in (True, False))
     (other,) = printed.forward_values(case, printed=True, by_matrix=True)
-    found = [checked((3, 4, 1), kind) for kind in ("tanh", "sigmoid", "relu")]
-    measured, bound, passed = worst_of(found)
+    verdicts = [checked((3, 4, 1), kind) for kind in ("tanh", "sigmoid", "relu")]
+    measured, bound, passed = worst_of(verdicts)
     return judge(
         "Theorem 1",
         "two layers make a step with error eta eps; heads hold a in the query and x_j in the key",
@@ -211,7 +213,7 @@ def theorem_1() -> Row:
         corrected="2 layers, 200 units a fit, one step: "
         + ", ".join(
             f"{kind} {c.max_round_error:.0e} <= {c.round_bound:.0e}"
-            for kind, c in zip(("tanh", "sigmoid", "relu"), found, strict=True)
+            for kind, c in zip(("tanh", "sigmoid", "relu"), verdicts, strict=True)
         ),
         measured=measured,
         bound=bound,
@@ -228,9 +230,9 @@ def remark_1() -> Row:
 
     Differs from the paper: the last layer clears what was computed; in the proof it only projects.
     """
-    found = {w: printed.without_clearing(make_case(w), 2) for w in ((3, 4, 1), (3, 4, 4, 1))}
+    uncleared = {w: printed.without_clearing(make_case(w), 2) for w in ((3, 4, 1), (3, 4, 4, 1))}
     kept = 0.0
-    for widths in found:
+    for widths in uncleared:
         case = make_case(widths)
         before = case.tokens()
         after = case.builder.step()(before)
@@ -241,10 +243,10 @@ def remark_1() -> Row:
     return judge(
         "Remark 1",
         "[x; y; w; 0; 1; t] becomes [x; y; w+; 0; 1; t]",
-        refuted=all(left > 0.1 and off > 0.01 for left, off in found.values()),
+        refuted=all(left > 0.1 and off > 0.01 for left, off in uncleared.values()),
         counterexample="the last layer of the proof leaves pred and g behind, and the next step adds to them: "
         + "; ".join(
-            f"{w}: {left:.1f} left, step 2 off by {off:.2f}" for w, (left, off) in found.items()
+            f"{w}: {left:.1f} left, step 2 off by {off:.2f}" for w, (left, off) in uncleared.items()
         ),
         corrected="z - relu(z) + relu(-z): what changes outside w",
         measured=kept,
@@ -271,9 +273,9 @@ def theorem_2() -> Row:
     )
     # ReLU heads fit coarsely: with as many units bounds are a good part of the update, or above it.
     units = {"tanh": 200, "sigmoid": 200, "relu": 800}
-    found = {(w, kind): checked(w, kind, n_relu=n) for w in shapes for kind, n in units.items()}
+    verdicts = {(w, kind): checked(w, kind, n_relu=n) for w in shapes for kind, n in units.items()}
     smooth, coarse = (
-        [check for (_, kind), check in found.items() if (kind == "relu") == relu]
+        [check for (_, kind), check in verdicts.items() if (kind == "relu") == relu]
         for relu in (False, True)
     )
     measured, bound, passed = worst_of(smooth, coarse)
@@ -291,7 +293,7 @@ def theorem_2() -> Row:
         + ", ".join(
             f"n={len(w) - 1} {kind} {c.max_round_error:.0e}"
             + (f" (bound {c.resolution:.0%} of the update)" if kind == "relu" else "")
-            for (w, kind), c in found.items()
+            for (w, kind), c in verdicts.items()
         ),
         measured=measured,
         bound=bound,
@@ -315,23 +317,25 @@ def remark_2() -> Row:
     Differs from the paper: fewer, n; derivatives run beside the values, nothing is computed again.
     """
     depths = range(2, 7)
-    found = []
+    stacks = []
     for n in depths:
         case = make_case((2, *([2] * (n - 1)), 1), activation="tanh", n_relu=16)
         check = verify_stack(case.program, case.X, case.Y, init=case.weights, steps=2)
-        found.append((case.n_layers, check))
-    measured, bound, passed = worst_of([check for _, check in found])
+        stacks.append((case.n_layers, check))
+    measured, bound, passed = worst_of([check for _, check in stacks])
     return judge(
         "Remark 2",
         "the layers required in Theorem 2, a_n = a_{n-1} + O(n), are of order n^2",
-        refuted=any(made > printed_layers(n) for n, (made, _) in zip(depths, found, strict=True)),
+        refuted=any(
+            layers > printed_layers(n) for n, (layers, _) in zip(depths, stacks, strict=True)
+        ),
         counterexample="none: an upper bound. Counted with a_2 = 2 and n + 1 more at each n "
         + ", ".join(str(printed_layers(n)) for n in depths)
         + "; forward mode takes "
-        + ", ".join(str(made) for made, _ in found)
+        + ", ".join(str(layers) for layers, _ in stacks)
         + ". Read as 'no fewer will do' it would fail",
         corrected="n layers for n = 2..6, one step",
         measured=measured,
         bound=bound,
-        also=passed and [made for made, _ in found] == list(depths),
+        also=passed and [layers for layers, _ in stacks] == list(depths),
     )

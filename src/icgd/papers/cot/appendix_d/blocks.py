@@ -94,14 +94,14 @@ def random_students(
     active  students of this width, written in d with zeros for the rest; 0: d
     """
     active = active or d
-    made = [
+    drawn = [
         torch.randn(count, n_layers, active, active, generator=generator, dtype=torch.float64)
         / active**0.5
         for _ in range(2)
     ]
     inputs = torch.randn(count, n_rounds, active, generator=generator, dtype=torch.float64)
     idle = d - active
-    weights, teacher = (nn.functional.pad(w, (0, idle, 0, idle)) for w in made)
+    weights, teacher = (nn.functional.pad(w, (0, idle, 0, idle)) for w in drawn)
     return Students(weights, teacher, nn.functional.pad(inputs, (0, idle)), lr)
 
 
@@ -172,14 +172,14 @@ def exact_forward(seen: Tensor, d: int) -> Tensor:
     F, B = forward_layout(d), backward_layout(d)
     above, below = F.unpack(seen[..., : F.width]), B.unpack(seen[..., F.width :])
     z = _apply(below["weight"], above["output"])
-    told = {
+    slots = {
         "output": z.relu(),
         "input": above["output"],
         "slope": (z > 0).to(z.dtype),
         "weight": below["weight"],
         "one": above["one"],
     }
-    return F.pack(told, dtype=z.dtype, batch=tuple(z.shape[:-1]))
+    return F.pack(slots, dtype=z.dtype, batch=tuple(z.shape[:-1]))
 
 
 def exact_backward(seen: Tensor, d: int, lr: float) -> Tensor:
@@ -188,12 +188,12 @@ def exact_backward(seen: Tensor, d: int, lr: float) -> Tensor:
     above, below = B.unpack(seen[..., : B.width]), F.unpack(seen[..., B.width :])
     delta = above["signal"] * below["slope"]
     moved = delta.unsqueeze(-1) * below["input"].unsqueeze(-2)
-    told = {
+    slots = {
         "delta": delta,
         "signal": _apply(below["weight"].mT, delta),
         "weight": below["weight"] - lr * moved,
     }
-    return B.pack(told, dtype=delta.dtype, batch=tuple(delta.shape[:-1]))
+    return B.pack(slots, dtype=delta.dtype, batch=tuple(delta.shape[:-1]))
 
 
 def first_block(layout: Layout, x: Tensor) -> Tensor:

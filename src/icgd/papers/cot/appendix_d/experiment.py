@@ -98,18 +98,18 @@ class CotD(Experiment):
     def cells(self, scale: Scale) -> list[Cell]:
         """A pair of operators per block, depth and seed."""
         size: OperatorSize = self.size(scale)
-        made = []
+        cells = []
         for seed in range(size.seeds):
-            made += [
+            cells += [
                 self._cell(
                     size, PLAIN, plain(size), {"n_layers": n, "tested_layers": [n]}, seed=seed
                 )
                 for n in size.depths
             ]
-            made.append(self._cell(size, *block_that_works(size), seed=seed))
+            cells.append(self._cell(size, *block_that_works(size), seed=seed))
             if seed < size.compared:
-                made += [self._cell(size, *case, seed=seed) for case in compared_blocks(size)]
-        return made
+                cells += [self._cell(size, *case, seed=seed) for case in compared_blocks(size)]
+        return cells
 
     @staticmethod
     def _cell(

@@ -102,12 +102,12 @@ class ProductBlock(nn.Module):
             query = torch.stack([scores, torch.ones_like(scores)], -1).flatten(0, 1)
             mean = attention(query, self.grid.table, self.grid.levels.unsqueeze(-1))
             scores = mean.view_as(scores)
-        made = torch.einsum("bh,bhr->br", scores, self.v(seen).unflatten(-1, (self.heads, -1)))
-        made = made + self.skip(seen)
+        hidden = torch.einsum("bh,bhr->br", scores, self.v(seen).unflatten(-1, (self.heads, -1)))
+        hidden = hidden + self.skip(seen)
         if self.up is not None and self.down is not None:
-            made = made + self.down(torch.relu(self.up(made)))
+            hidden = hidden + self.down(torch.relu(self.up(hidden)))
         out = seen @ self.carried.T
-        return out.index_add(-1, self.learned, made * self.scale).unsqueeze(1)
+        return out.index_add(-1, self.learned, hidden * self.scale).unsqueeze(1)
 
 
 def _carried_rows(d: int, direction: Direction) -> tuple[Tensor, Tensor]:

@@ -140,9 +140,9 @@ def active_width(d: int, grown_from: int, epoch: int, epochs: int) -> int:
     return min(d, grown_from + 2 * epoch * (d - grown_from) // epochs)
 
 
-def _build(d: int, direction: Direction, told: dict[str, Any]) -> nn.Module:
-    options = {name: value for name, value in told.items() if name != "kind"}
-    if told["kind"] == "plain":
+def _build(d: int, direction: Direction, settings: dict[str, Any]) -> nn.Module:
+    options = {name: value for name, value in settings.items() if name != "kind"}
+    if settings["kind"] == "plain":
         return PlainBlock(d, **options)
     return ProductBlock(d, direction, **options)
 
@@ -172,7 +172,7 @@ def _distances(students: Students, forward: Operator, backward: Operator) -> dic
     called `all`, over all. Now and then SGD itself explodes, and one such student outweighs a hundred others.
     `wild` is the part of those.
     """
-    exact, made = exact_chain(students), roll_out(students, forward, backward)
+    exact, rolled = exact_chain(students), roll_out(students, forward, backward)
     rounds = range(1, students.n_rounds + 1)
 
     def squared(one: Tensor, other: Tensor) -> Tensor:
@@ -180,28 +180,28 @@ def _distances(students: Students, forward: Operator, backward: Operator) -> dic
         # A chain that has overflowed is as far off as can be.
         return torch.where(off.isnan(), math.inf, off)
 
-    off = [squared(exact.weights(r), made.weights(r)) for r in rounds]
+    off = [squared(exact.weights(r), rolled.weights(r)) for r in rounds]
     moved = [squared(exact.weights(r), students.weights) for r in rounds]
     norm = students.weights.square().sum((1, 2, 3))
     tame = torch.stack([m <= norm for m in moved]).all(0)
-    found: dict[str, list[float]] = {"wild": [float((~tame).double().mean())]}
+    distances: dict[str, list[float]] = {"wild": [float((~tame).double().mean())]}
     for name, rows in (("off", off), ("moved", moved)):
-        found[f"{name}_mean"] = [float(row[tame].mean()) for row in rows]
-        found[f"{name}_median"] = [float(row.median()) for row in rows]
-        found[f"{name}_all"] = [float(row.mean()) for row in rows]
-    return found
+        distances[f"{name}_mean"] = [float(row[tame].mean()) for row in rows]
+        distances[f"{name}_median"] = [float(row.median()) for row in rows]
+        distances[f"{name}_all"] = [float(row.mean()) for row in rows]
+    return distances
 
 
-def _baselines(train: Pairs, told: Pairs, direction: Direction, d: int) -> dict[str, float]:
+def _baselines(train: Pairs, held_out: Pairs, direction: Direction, d: int) -> dict[str, float]:
     """Losses that need no operator: copied rows with means or zeros for the rest, and least squares."""
     seen, exact = (_bordered(train[0]), train[1].double())
     solution = torch.linalg.lstsq(seen, exact, driver="gelsd").solution
-    made = {f"{direction}, least squares": _bordered(told[0]) @ solution}
+    guesses = {f"{direction}, least squares": _bordered(held_out[0]) @ solution}
     if direction == "forward":
-        made["forward, copies and means"] = _copied_forward(told[0], d, train[1].mean(0))
+        guesses["forward, copies and means"] = _copied_forward(held_out[0], d, train[1].mean(0))
     else:
-        made["backward, copies and zeros"] = _copied_backward(told[0], d)
-    off = {name: d * (written - told[1]).square() for name, written in made.items()}
+        guesses["backward, copies and zeros"] = _copied_backward(held_out[0], d)
+    off = {name: d * (written - held_out[1]).square() for name, written in guesses.items()}
     losses = {name: float(squared.sum(1).mean()) for name, squared in off.items()}
     if direction == "backward":
         weights = off["backward, copies and zeros"][:, backward_layout(d).slice("weight")]

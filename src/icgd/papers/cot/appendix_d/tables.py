@@ -30,14 +30,14 @@ COLUMNS = ("Block", "d", "N")
 def operator_tables(rows: Rows) -> list[ResultTable]:
     """Losses beside naive guesses, and how far chains are off."""
     losses, chains, deeper = [], [], []
-    for found in groups(rows):
-        first = found[0]
+    for group in groups(rows):
+        first = group[0]
         name = (first["case"], f"{first['d']}", f"{first['layers']}")
-        losses.append((*name, *_losses(found)))
-        chains.append((*name, *_distances(found)))
+        losses.append((*name, *_losses(group)))
+        chains.append((*name, *_distances(group)))
         others = other_depths(first)
         if others:
-            deeper.append((*name, *(at_other_depth(found, n) for n in others)))
+            deeper.append((*name, *(at_other_depth(group, n) for n in others)))
     tables = [
         ResultTable(
             "Losses on students that were never seen (squared Frobenius norm), and of guesses that need no "
@@ -110,10 +110,10 @@ def operator_figure(rows: Rows) -> Figure:
     depths = [r["layers"] for r in select(rows, case=PLAIN, seed=rows[0]["seed"], d=d)]
     figure, axes = panels(2, 3, width=3.4, height=2.8, sharey=False)
     for axis, layers in zip(axes[0], depths, strict=False):
-        found = select(rows, case=PLAIN, layers=layers, d=d)
-        for i, way in enumerate(found[0]["curves"]):
+        trained = select(rows, case=PLAIN, layers=layers, d=d)
+        for i, way in enumerate(trained[0]["curves"]):
             for part, name in enumerate(("train", "validation")):
-                curves = [[pair[part] for pair in r["curves"][way]] for r in found]
+                curves = [[pair[part] for pair in r["curves"][way]] for r in trained]
                 curve(axis, range(1, len(curves[0]) + 1), curves, f"{way}, {name}", i, 1 - part)
         axis.set_yscale("log")
         title(axis, f"plain block, N = {layers}", "epoch", "loss")
@@ -121,10 +121,10 @@ def operator_figure(rows: Rows) -> Figure:
     wide = [w for w in distinct(rows, "d") if w != d]
     shown = [(PLAIN, d), (BEST, d), *((BEST, w) for w in wide)]
     for axis, (case, width) in zip(axes[1], shown, strict=False):
-        found = select(rows, case=case, d=width, layers=rows[0]["layers"])
+        trained = select(rows, case=case, d=width, layers=rows[0]["layers"])
         at = str(rows[0]["layers"])
         for i, (key, name) in enumerate((("off", "chain"), ("moved", "leaving weights alone"))):
-            curves = [[math.sqrt(v) for v in r["chains"][at][f"{key}_mean"]] for r in found]
+            curves = [[math.sqrt(v) for v in r["chains"][at][f"{key}_mean"]] for r in trained]
             curve(axis, range(1, len(curves[0]) + 1), curves, name, i, i)
         axis.set_yscale("log")
         block = case if case == PLAIN else "products, new students"

@@ -16,7 +16,7 @@ from icgd.transformer.gadgets.heads.spectral_theory import Temperature
 from icgd.transformer.program import Program
 from icgd.verification.bounds.cot_linear import step_bound
 from icgd.verification.bounds.linear_model_theory import steps_for_distance
-from icgd.verification.cot_linear import StatisticsCheck, StepRecord, verify_statistics
+from icgd.verification.cot_linear import LinearModelCheck, StepRecord, verify_linear_model
 
 TOLERANCE = 1e-9
 """What Theorems 3.1 and 3.2 are run for: the number of steps follows from their inverse."""
@@ -96,7 +96,7 @@ def case(name: str, n: int = 24, d: int = 3, seed: int = 0) -> Case:
 
 
 @cache
-def checked(name: str, temperature: Temperature, steps: int | None = None) -> StatisticsCheck:
+def checked(name: str, temperature: Temperature, steps: int | None = None) -> LinearModelCheck:
     """A case run on its compiled layer, step by step against exact descent and the minimiser.
 
     Without a number of steps, as many as the theorem needs for TOLERANCE.
@@ -108,10 +108,10 @@ def checked(name: str, temperature: Temperature, steps: int | None = None) -> St
         eps = 2 * float(at_best.norm())
         kappa, B_w = its.beta / its.alpha, 2 * float(its.best.norm())
         steps = steps_for_distance(TOLERANCE, eps, kappa, B_w)
-    return verify_statistics(program, its.X, its.y, steps=steps, probe_sets=0)
+    return verify_linear_model(program, its.X, its.y, steps=steps, probe_sets=0)
 
 
-def below(check: StatisticsCheck) -> bool:
+def below(check: LinearModelCheck) -> bool:
     """Measured <= bound at every step: to exact descent, and to the minimiser by the theorem."""
     return check.passed and all(
         r.step_error <= r.step_bound and r.error <= r.global_bound and r.distance <= r.theorem
@@ -119,12 +119,12 @@ def below(check: StatisticsCheck) -> bool:
     )
 
 
-def tightness(*checks: StatisticsCheck) -> float:
+def tightness(*checks: LinearModelCheck) -> float:
     """The smallest theorem bound / measured distance met."""
     return min(check.ratio for check in checks)
 
 
-def tightest(check: StatisticsCheck) -> StepRecord:
+def tightest(check: LinearModelCheck) -> StepRecord:
     """The step at which the theorem's bound comes closest to what was measured."""
     return min(
         check.rounds, key=lambda r: r.theorem / r.distance if r.distance > 1e-12 else math.inf

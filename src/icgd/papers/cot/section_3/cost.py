@@ -12,7 +12,7 @@ from icgd.papers.theorem_table import Row, checks, judge
 from icgd.problems import GD, Lasso
 from icgd.transformer.gadgets.heads.spectral_theory import grid_for_error, paper_tokens_for
 from icgd.verification.bounds.linear_model_theory import paper_head_count, paper_step_error, pgd_gap
-from icgd.verification.cot_linear import verify_statistics
+from icgd.verification.cot_linear import verify_linear_model
 
 
 def _constants(its: Case) -> dict[str, float]:
@@ -64,14 +64,15 @@ def remark_33() -> Row:
         # Two equal terms and the small square: at most 3/L times what exact descent is promised.
         worst = (max(0.0, *gaps), 3 * pgd_gap(L, its.beta, known["R"] / 2))
         passed = passed and worst[0] <= worst[1]
-    said, by_s, by_w = _slopes()
+    as_printed, by_s, by_w = _slopes()
     return judge(
         "Remark 3.3",
         "d_s 1/2 (w.x - y)^2 = (w.x - y) x; eps = O(1/L^2) keeps the rate O(1/L); C.3: H = O(L^4) heads of "
         "p = H^(3/2) tokens",
-        refuted=torch.equal(said, by_w) and said.shape != by_s.shape,
-        counterexample=f"autograd: d_s is {by_s.item():g}, d_w is {by_w.tolist()}, printed {said.tolist()}; "
-        "the rate holds; in brackets what this package needs: " + "; ".join(table),
+        refuted=torch.equal(as_printed, by_w) and as_printed.shape != by_s.shape,
+        counterexample=f"autograd: d_s is {by_s.item():g}, d_w is {by_w.tolist()}, printed "
+        f"{as_printed.tolist()}; the rate holds; in brackets what this package needs: "
+        + "; ".join(table),
         corrected="d_s = w.x - y; programs compiled for that eps: gap after 100 steps against 3 beta R^2/(8L)",
         measured=worst[0],
         bound=worst[1],
@@ -111,7 +112,7 @@ def _at_eps(
         radius=radius,
         temperature=temperature,
     )
-    check = verify_statistics(program, its.X, its.y, steps=L, probe_sets=0)
+    check = verify_linear_model(program, its.X, its.y, steps=L, probe_sets=0)
     return check.distance if below(check) and check.round_bound <= eps else float("inf")
 
 

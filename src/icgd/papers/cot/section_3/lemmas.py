@@ -30,7 +30,7 @@ from icgd.verification.bounds.linear_model_theory import (
     gd_gap,
     pgd_gap,
 )
-from icgd.verification.cot_linear import StatisticsCheck, verify_statistics
+from icgd.verification.cot_linear import LinearModelCheck, verify_linear_model
 
 ROUNDING = 1e-14
 """What an objective of size one can be off by in float64."""
@@ -87,7 +87,7 @@ def lemma_a1() -> Row:
     )
 
 
-def _composed(its: Case, check: StatisticsCheck, weights: list[Tensor]) -> bool:
+def _composed(its: Case, check: LinearModelCheck, weights: list[Tensor]) -> bool:
     """Lemma A.2 or A.4 corrected: distance to exact descent and norm, at every step."""
     size = float(its.best.norm())
     # A sum of the steps' own bounds is at most L times the largest.
@@ -108,7 +108,7 @@ def lemma_a2() -> Row:
     by that radius and not by |w*| + L eps.
     """
     path, eps = scalar_path(GLM(1, "identity"), 1.9, 1)
-    told = printed.printed_norm(1, eps, 1.0)
+    claimed = printed.printed_norm(1, eps, 1.0)
     # Smooth on the ball, steep outside: one error carries w out of the ball, the next step throws it.
     push, beyond = 1e-3, 10.0
     exact, off = printed.perturbed_descent(
@@ -120,7 +120,7 @@ def lemma_a2() -> Row:
     name = "identity"
     its = case(name)
     # eta in (1/beta, 2/beta] is as good for this lemma as any below.
-    long = verify_statistics(
+    long = verify_linear_model(
         compile_program(its.problem, GD(lr=1.9 / its.beta), radius=8.0),
         its.X,
         its.y,
@@ -132,14 +132,14 @@ def lemma_a2() -> Row:
         "Lemma A.2",
         "f beta-smooth on |w| <= R, R >= 2|w*|, eta <= 2/beta: |w^_L - w_L| <= L eps and "
         "|w^_L| <= R/2 + L eps <= R",
-        refuted=path[0] > told
+        refuted=path[0] > claimed
         and off[1] > 2.0
         and thrown > composed_error(2, push)
         and min(swing - 1.001, apart) > 0,
-        counterexample=f"x=y=1 (w*=1, R=2): |w_1|={path[0]:.2f} at eta=1.9/beta, printed {told:.2f}; at 2/beta "
-        f"one error of {push:g} gives |w_1|={off[1]:g} > R, and if f bends {beyond:g} times as much beyond R, "
-        f"the next step is {thrown:.3g} off, printed {composed_error(2, push):g}; 3-d smooth f at eta=1/beta: "
-        f"|w_{settled}|={swing:.4f} |w*|; other starts: {apart:.2f} apart with eps=0",
+        counterexample=f"x=y=1 (w*=1, R=2): |w_1|={path[0]:.2f} at eta=1.9/beta, printed {claimed:.2f}; at "
+        f"2/beta one error of {push:g} gives |w_1|={off[1]:g} > R, and if f bends {beyond:g} times as much "
+        f"beyond R, the next step is {thrown:.3g} off, printed {composed_error(2, push):g}; 3-d smooth f at "
+        f"eta=1/beta: |w_{settled}|={swing:.4f} |w*|; other starts: {apart:.2f} apart with eps=0",
         corrected="equal starts, |w^_L| <= 2|w*| + L eps, smooth up to there; "
         f"{len(spectral.rounds)} steps (nearest level: {hard.max_error:.1e} of {hard.global_bound:.1e})",
         measured=spectral.max_error,
@@ -188,7 +188,7 @@ def lemma_a3() -> Row:
     h = 2.0**-20
     slopes = [(value(side * h) - value(0.0)) / (side * h) for side in (-1, 1)]
     wrong = [float(w) for w in islice(printed.penalised_descent(one, one[0], lam, 1.0), steps)]
-    lowest, told = value(1 - lam), pgd_gap(steps, 1.0, 1 - lam)
+    lowest, claimed = value(1 - lam), pgd_gap(steps, 1.0, 1 - lam)
     rises = any(value(b) > value(a) + 1e-3 for a, b in pairwise(wrong))
     stuck = max(value(w) - lowest for w in wrong[-2:])
     its, ours = case("lasso"), checked("lasso", "spectral", LASSO_STEPS)
@@ -196,10 +196,10 @@ def lemma_a3() -> Row:
     return judge(
         "Lemma A.3",
         "w_{t+1} = prox(w_t - grad L(w_t)/beta) with L = f + h descends, gap <= beta/(2k) |w_0 - w*|^2",
-        refuted=rises and stuck > told and slopes[1] - slopes[0] > lam,
+        refuted=rises and stuck > claimed and slopes[1] - slopes[0] > lam,
         counterexample=f"x=y=1, lam={lam}: at w=0 the slopes of L are {slopes[0]:.1f} and {slopes[1]:.1f}; "
         f"with 0 for that of |w|, w runs {', '.join(f'{w:g}' for w in wrong[:4])}, ...: L rises every other "
-        f"step, gap {stuck:.3f} at t={steps}, printed {told:.4f}",
+        f"step, gap {stuck:.3f} at t={steps}, printed {claimed:.4f}",
         corrected=f"grad f: all three claims at all {LASSO_STEPS} steps of a compiled lasso; step {tight.step}",
         measured=tight.distance,
         bound=pgd_gap(tight.step, its.beta, float(its.best.norm())),
@@ -237,9 +237,9 @@ def lemma_a4() -> Row:
     """
     lam = 0.1
     path, eps = scalar_path(Lasso(1, lam=lam), 1.9, 1)
-    told = printed.printed_norm(1, eps, 1 - lam)
+    claimed = printed.printed_norm(1, eps, 1 - lam)
     its, steps = overshooting(), 150
-    check = verify_statistics(its.program("spectral"), its.X, its.y, steps=steps, probe_sets=0)
+    check = verify_linear_model(its.program("spectral"), its.X, its.y, steps=steps, probe_sets=0)
     weights = path_of(its, steps)
     sizes = [float(w.norm()) for w in weights]
     top = max(range(steps), key=sizes.__getitem__)
@@ -250,10 +250,10 @@ def lemma_a4() -> Row:
     return judge(
         "Lemma A.4",
         "the same for proximal descent: |w^_L - w_L| <= L eps, |w^_L| <= R/2 + L eps with R = 2|w*|",
-        refuted=path[0] > told and sizes[top] > printed_there and _other_start() > 0,
-        counterexample=f"x=y=1, lam={lam} (w*=0.9): |w_1|={path[0]:.2f} at eta=1.9/beta, printed {told:.2f}; "
-        f"at eta=1/beta a lasso with 3 whole-number examples, w*=({best}): |w_{top + 1}|={sizes[top]:.4f}, "
-        f"printed {printed_there:.4f}; other starts as in Lemma A.2",
+        refuted=path[0] > claimed and sizes[top] > printed_there and _other_start() > 0,
+        counterexample=f"x=y=1, lam={lam} (w*=0.9): |w_1|={path[0]:.2f} at eta=1.9/beta, printed "
+        f"{claimed:.2f}; at eta=1/beta a lasso with 3 whole-number examples, w*=({best}): "
+        f"|w_{top + 1}|={sizes[top]:.4f}, printed {printed_there:.4f}; other starts as in Lemma A.2",
         corrected=f"equal starts, |w^_L| <= 2|w*| + L eps; {steps} steps of that lasso (another with the "
         f"nearest level: {hard.max_error:.1e} of {hard.global_bound:.1e})",
         measured=check.max_error,

@@ -115,14 +115,6 @@ def unhalved_descent(X: Tensor, y: Tensor, lam: float) -> Iterator[Tensor]:
         yield w
 
 
-def proximal_descent(X: Tensor, y: Tensor, lam: float, eta: float) -> Iterator[Tensor]:
-    """Exact proximal descent on 1/(2n) sum (w.x - y)^2 + lam |w|_1 from w = 0."""
-    w = torch.zeros(X.shape[1], dtype=X.dtype)
-    while True:
-        w = soft(w - eta * X.T @ (X @ w - y) / X.shape[0], eta * lam)
-        yield w
-
-
 def smoothed_descent(X: Tensor, y: Tensor, lam: float, width: float) -> Iterator[Tensor]:
     """Exact descent at eta = 1/beta on a smooth convex f: the lasso with |w_j| rounded off near 0."""
     beta = float(torch.linalg.eigvalsh(X.T @ X / X.shape[0])[-1]) + lam / width
@@ -153,16 +145,6 @@ def perturbed_descent(
 
 
 # -- networks -------------------------------------------------------------------------------------
-
-
-def bias_free(w: Tensor, W_1: Tensor, W_2: Tensor) -> Tensor:
-    """W_2 relu(W_1 w), the network that (11) sets equal to a soft-threshold.
-
-    Statement: [COT] equation (11)
-
-    Differs from the paper: no.
-    """
-    return torch.relu(w @ W_1.T) @ W_2.T
 
 
 def best_bias_free(cut: float, reach: float, n: int = 4001) -> tuple[float, float]:

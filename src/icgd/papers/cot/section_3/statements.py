@@ -30,7 +30,7 @@ from icgd.verification.bounds.linear_model_theory import (
     step_sizes,
     strongly_convex_bound,
 )
-from icgd.verification.cot_linear import StatisticsCheck, verify_statistics
+from icgd.verification.cot_linear import LinearModelCheck, verify_linear_model
 
 TOO_LONG, TOO_SHORT = 2.0, 0.01
 """Step sizes, times beta, that the theorems allow and that break them."""
@@ -51,7 +51,7 @@ def definition_31() -> Row:
     rows = {k: (printed.prompt_rows(k), printed.declared_rows(k)) for k in range(1, 9)}
     # The literal matrices work on literal tokens; their height is the layout's.
     width = block_layout(its.problem.spec).width
-    dense = verify_statistics(
+    dense = verify_linear_model(
         its.program("spectral"), its.X, its.y, steps=3, executor="dense", probe_sets=0
     )
     return judge(
@@ -114,14 +114,14 @@ def _examples(n: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     return X, y, w
 
 
-def _one_step(problem: LinearModel, radius: float, **options: object) -> StatisticsCheck:
+def _one_step(problem: LinearModel, radius: float, **options: object) -> LinearModelCheck:
     """One step from random weights on five examples."""
     X, y, w = _examples(5, 0)
     y = y.round() if problem.spec.loss.form == "link" else y
     if problem.spec.loss.form == "joint":
         options["target_radius"] = 1.5
     program = compile_program(problem, GD(lr=0.5), radius=radius, **options)  # type: ignore[arg-type]
-    return verify_statistics(program, X, y, init=w, steps=1, probe_sets=0)
+    return verify_linear_model(program, X, y, init=w, steps=1, probe_sets=0)
 
 
 def _fixed_layers() -> dict[str, float]:
@@ -174,7 +174,7 @@ def theorem_31() -> Row:
     Differs from the paper: eta = 1/beta.
     """
     problem = GLM(1, "identity")
-    long, short, told = _distances(problem, optimum=1.0, beta=1.0)
+    long, short, claimed = _distances(problem, optimum=1.0, beta=1.0)
     # C.1 asks for eta <= beta/2: on x = y = 2, where beta = 4, that is eta = 2.
     away = [abs(w - 1) for w in scalar_path(problem, 4.0 / 2, 4, value=2.0, radius=16384.0)[0]]
     names = ("identity", "logistic", "poisson")
@@ -185,9 +185,9 @@ def theorem_31() -> Row:
     return judge(
         "Theorem 3.1",
         "|w_L - w*| <= L eps + e^(-L/2kappa) B_w/2 for every eta <= 2/beta (C.1: eta <= beta/2)",
-        refuted=min(long, short) > told and away[-1] > away[0] > 1.0,
+        refuted=min(long, short) > claimed and away[-1] > away[0] > 1.0,
         counterexample=f"x=y=1 (beta=kappa=1, B_w=2), {STEPS} steps of a compiled layer: distance {long:.3f} "
-        f"at eta=2/beta, {short:.3f} at {TOO_SHORT}/beta, printed {told:.4f}; eta=beta/2 with beta=4: "
+        f"at eta=2/beta, {short:.3f} at {TOO_SHORT}/beta, printed {claimed:.4f}; eta=beta/2 with beta=4: "
         f"{away[-1]:.0f} after {len(away)}",
         corrected=f"eta=1/beta (here any eta in [{low:.2f}, {high:.2f}]/beta); identity, logistic, Poisson for "
         + ", ".join(str(len(check.rounds)) for check in exact)
@@ -207,16 +207,16 @@ def theorem_32() -> Row:
 
     Differs from the paper: eta = 1/beta.
     """
-    long, short, told = _distances(Ridge(1, lam=1.0), optimum=0.5, beta=2.0)
+    long, short, claimed = _distances(Ridge(1, lam=1.0), optimum=0.5, beta=2.0)
     exact, hard = checked("ridge", "spectral"), checked("ridge", "hard", HARD_STEPS)
     outside = printed.outside_the_span(*_penalised_example())
     taken, wanted = _growth(Ridge(1, lam=1.0))
     return judge(
         "Theorem 3.2",
         "the same bound for ridge regression, every eta <= 2/beta; C.2: by Lemma 3.1, for every eps >= 0",
-        refuted=min(long, short) > told and outside > 0.1 and taken < wanted - 1,
+        refuted=min(long, short) > claimed and outside > 0.1 and taken < wanted - 1,
         counterexample=f"x=y=lam=1 (beta=2, kappa=1, w*=1/2), {STEPS} steps of a compiled layer: distance "
-        f"{long:.3f} at eta=2/beta, {short:.3f} at {TOO_SHORT}/beta, printed {told:.4f}; lam w is "
+        f"{long:.3f} at eta=2/beta, {short:.3f} at {TOO_SHORT}/beta, printed {claimed:.4f}; lam w is "
         f"{outside:.2f} away from the gradients of all losses of (w.x, y), of which Lemma 3.1 speaks; eps = 0: "
         f"with the prompt scaled by t the step grows like t^{wanted:.1f}, a softmax like t^{taken:.1f}",
         corrected=f"eta=1/beta, lam w by the skip, eps > 0; "

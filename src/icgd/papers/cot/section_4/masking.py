@@ -100,19 +100,6 @@ def all_readings() -> Iterator[Reading]:
             yield Reading(parse, one_to_n, listed, counted, origin, start)
 
 
-def shifted_readings(n_layers: int) -> Iterator[Reading]:
-    """The printed rule with both countings moved at will.
-
-    Moving t by N moves the data it names by one, and a shift beyond these names no block at all.
-    """
-    parses: tuple[Parse, ...] = ("t - 2(t mod N)", "t - (2t mod N)", "(t - 2t) mod N")
-    origins = range(-2 * n_layers, 3 * n_layers + 1)
-    for parse, one_to_n, listed, origin, start in product(
-        parses, (False, True), (False, True), origins, range(-5, 6)
-    ):
-        yield Reading(parse, one_to_n, listed, "generated", origin, start)
-
-
 def repaired_selection(t: int, n_layers: int) -> Selection:
     """The index formula that works, for generated blocks counted from 1 and every N >= 1.
 
@@ -135,8 +122,8 @@ def repaired_selection(t: int, n_layers: int) -> Selection:
 
 def near_print_selection(t: int, n_layers: int) -> Selection:
     """`repaired_selection` with data block floor(t/N) + 1: right for N >= 2 only."""
-    found = repaired_selection(t, n_layers)
-    return Selection(found.first, t // n_layers + 1, data=True) if found.data else found
+    repaired = repaired_selection(t, n_layers)
+    return Selection(repaired.first, t // n_layers + 1, data=True) if repaired.data else repaired
 
 
 def needed(t: int, n_layers: int) -> tuple[Label, Label]:

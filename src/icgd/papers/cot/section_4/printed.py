@@ -194,12 +194,12 @@ def printed_backward(s: LayerState, above: LayerState, lr: float) -> dict[str, T
     parts = extracted(d).unpack(kept)
     bound = 2.0 * float(parts["signal_next"].abs().max())
     delta = printed_gate(parts["signal_next"], parts["slope"], bound)
-    asked = input_selector(d)[:, : len(kept)] @ kept
+    inputs = input_selector(d)[:, : len(kept)] @ kept
     W = parts["weight"].T
     return {
         "out": delta,
         "inp": torch.stack([W[h, :] @ delta for h in range(d)]),
-        "weight": W - lr * torch.outer(delta, asked),
+        "weight": W - lr * torch.outer(delta, inputs),
     }
 
 

@@ -20,7 +20,7 @@ from icgd.transformer.nn.chain.layer import Layer
 from icgd.transformer.program import Program
 from icgd.transformer.runtime.executors.chain import DenseExecutor, StructuredExecutor
 from icgd.transformer.runtime.executors.choose import ExecutorName
-from icgd.transformer.runtime.loop import Executor, execute
+from icgd.transformer.runtime.loop import Executor
 from icgd.transformer.runtime.watch import RangeWatch
 from icgd.verification.bounds.cot_rounds import StepErrors
 
@@ -191,17 +191,6 @@ def step_accuracies(program: Program, weights: Weights, x: Tensor, y: Tensor) ->
     for step, error in single_steps(program, weights, x, y):
         worst[step.kind] = largest([worst[step.kind], error])
     return StepErrors(**worst)
-
-
-def train_with(
-    program: Program, X: Tensor, Y: Tensor, init: Weights, steps: Sequence[Step]
-) -> Weights:
-    """A training run under a mask rule of one's own: the weights after the last round."""
-    session = program.codec.session(X, Y, init=init, epochs=1, steps=None, padded=False)
-    engine = unwatched(program)
-    with torch.no_grad():
-        state = execute(steps, session.prompt, session.arrivals(None), engine)
-    return session.decode({address: engine.dump(block) for address, block in state.live.items()})
 
 
 def weight_distance(left: Weights, right: Weights) -> float:

@@ -71,8 +71,8 @@ def unpacked(block: ContextLookup, tokens: Tensor) -> tuple[Tensor, Tensor, Tens
 def step_error(block: ContextLookup, tokens: Tensor) -> Tensor:
     """|w' - exact| in the test token after one pass."""
     x, y, w = unpacked(block, tokens)
-    made = 2 * block(tokens)[:, -1, block.wiring.column("w")] - 1
-    return (made - exact_step(x, y, w)).abs()
+    moved = 2 * block(tokens)[:, -1, block.wiring.column("w")] - 1
+    return (moved - exact_step(x, y, w)).abs()
 
 
 def walk_error(block: ContextLookup, tokens: Tensor, steps: int = STEPS) -> tuple[float, float]:
@@ -81,8 +81,8 @@ def walk_error(block: ContextLookup, tokens: Tensor, steps: int = STEPS) -> tupl
     w = start
     for _ in range(steps):
         w = exact_step(x, y, w)
-    made = 2 * block.run(tokens, steps)[-1][:, -1, block.wiring.column("w")] - 1
-    return rms(made - w), rms(w - start)
+    moved = 2 * block.run(tokens, steps)[-1][:, -1, block.wiring.column("w")] - 1
+    return rms(moved - w), rms(w - start)
 
 
 def rms(values: Tensor) -> float:
@@ -106,9 +106,9 @@ def mean_gradient_errors(block: MeanGradientBlock, tokens: list[Tensor]) -> list
         torch.cat(part)
         for part in zip(*(unpacked(prompt_block(2), t) for t in tokens), strict=True)
     )
-    made = block.run(block.tokens(torch.cat([x, x[:, :1]], dim=1), y, w), STEPS)
-    before = [w, *made[:-1]]
-    return [float((b - exact_step(x, y, a)).abs().max()) for a, b in zip(before, made, strict=True)]
+    path = block.run(block.tokens(torch.cat([x, x[:, :1]], dim=1), y, w), STEPS)
+    before = [w, *path[:-1]]
+    return [float((b - exact_step(x, y, a)).abs().max()) for a, b in zip(before, path, strict=True)]
 
 
 def blocks_that_cannot_see() -> tuple[float, float]:

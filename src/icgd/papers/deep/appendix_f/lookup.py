@@ -277,15 +277,15 @@ class ContextLookup:
 
     def _store(self, ids: Tensor, labels: Tensor) -> None:
         """Sort the entries and lay the knots: two per id, a quarter of the gap to either side."""
-        found = separation(ids, labels)
-        if found.collisions:
+        apart = separation(ids, labels)
+        if apart.collisions:
             raise AssumptionViolated(
-                f"The context ids of {found.collisions} pairs of entries with different labels are equal in "
-                f"float64 (least gap {found.gap:.1e}). The table cannot hold both: take fewer levels or "
+                f"The context ids of {apart.collisions} pairs of entries with different labels are equal in "
+                f"float64 (least gap {apart.gap:.1e}). The table cannot hold both: take fewer levels or "
                 "another seed."
             )
-        self.gap, self.n_entries = found.gap, len(ids)
-        ids, labels = ids[found.order], labels[found.order]
+        self.gap, self.n_entries = apart.gap, len(ids)
+        ids, labels = ids[apart.order], labels[apart.order]
         new = torch.ones(len(ids), dtype=torch.bool)
         new[1:] = ids.diff() > ROUNDING * float(ids.abs().max())
         first = new.nonzero().squeeze(-1)
@@ -315,8 +315,8 @@ class ContextLookup:
         share = ((at - low) / (high - low)).clamp(0, 1).unsqueeze(-1)
         # The end knots of one plateau may coincide: then both sides hold the same label.
         share = torch.where((high > low).unsqueeze(-1), share, torch.zeros_like(share))
-        found = self.values[right - 1].lerp(self.values[right], share)
-        return found.reshape(*ids.shape, -1)
+        values = self.values[right - 1].lerp(self.values[right], share)
+        return values.reshape(*ids.shape, -1)
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """One pass of the block."""

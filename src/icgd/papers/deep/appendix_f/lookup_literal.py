@@ -78,11 +78,6 @@ class LiteralContextLookup:
         """Hidden units of both feed-forward layers."""
         return self.ff1.b_in.numel(), self.ff2.b_in.numel()
 
-    @property
-    def n_bends(self) -> int:
-        """Units of FF2 that make the table."""
-        return self.n_units[1] - 2 * (self.d + 1)
-
     def attend(self, tokens: Tensor) -> Tensor:
         """H + W_O V H softmax((K H)^T Q H), all three matrices of rank 1."""
         head, zero = self.block.head, tokens.new_zeros(1)

@@ -147,12 +147,12 @@ class MeanGradientBlock:
                     f"`{name}` must lie in [-1, 1], where the gradient was fitted. Got {size:g} in size. "
                     "Scale the data."
                 )
-        made = x.new_zeros(*x.shape, TOKEN.width)
-        made[..., _column("x")] = x
-        made[..., :n, _column("y")] = y
-        made[..., _column("w")] = w.unsqueeze(-1)
-        made[..., :n, _column("t")] = 1.0
-        return made
+        tokens = x.new_zeros(*x.shape, TOKEN.width)
+        tokens[..., _column("x")] = x
+        tokens[..., :n, _column("y")] = y
+        tokens[..., _column("w")] = w.unsqueeze(-1)
+        tokens[..., :n, _column("t")] = 1.0
+        return tokens
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """One step: four layers."""

@@ -63,10 +63,10 @@ def definition_11() -> Row:
     block = prompt_block(2)
     literal = LiteralContextLookup(block)
     tokens = torch.cat([sample(block, 500), onto_ramp(block, 500, "w")])
-    made = literal(tokens)
+    by_relus = literal(tokens)
     # Rounding of the hidden units of FF1, seen through the slope of FF2.
     size = float(literal.ff1.b_in.abs().max())
-    told = 4 * 2.0**-52 * size * len(block.wiring.slots) * block.steepest
+    rounding = 4 * 2.0**-52 * size * len(block.wiring.slots) * block.steepest
     return judge(
         "Definition 11",
         "a block is FF o Attn o FF, FF(H) = H + W_2 relu(W_1 H + b_1 1^T) + b_2 1^T, Attn with a skip too",
@@ -75,9 +75,9 @@ def definition_11() -> Row:
         f"{literal.n_units[0]} and {literal.d + 1}",
         corrected="a look-up written out in these matrices, "
         f"{literal.n_units[0]} and {literal.n_units[1]} units, against its evaluation by sorting, on ramps too",
-        measured=float((made[..., :-1] - block(tokens)).abs().max()),
-        bound=told,
-        also=float(made[..., -1].abs().max()) == 0.0,
+        measured=float((by_relus[..., :-1] - block(tokens)).abs().max()),
+        bound=rounding,
+        also=float(by_relus[..., -1].abs().max()) == 0.0,
     )
 
 
@@ -183,23 +183,23 @@ def lemma_17() -> Row:
     along = torch.full((d,), 1 / math.sqrt(d), dtype=F64)
     ids = own + (0.9 * apart / 4) * (average / average.abs().max()).unsqueeze(-1) * along
     differ = _differ(own) | _differ(_as_multiset(context))
-    found = printed.least_distance(ids, differ)
+    least = printed.least_distance(ids, differ)
     D = 8
     dropped = 1 - (D - 1) * (D - 2) / D**2
     return judge(
         "Lemma 17",
         "one softmax head with V, K, Q of rank 1 is an (r_max + eps/4, delta)-contextual mapping of sequences "
         "without equal tokens, delta printed",
-        refuted=not (found > 0 and promised < math.log10(found)),
+        refuted=not (least > 0 and promised < math.log10(least)),
         counterexample="none, but with the printed Definition 13 W_O = 0 proves it, and the printed delta is "
         f"10^{promised:.1e} for these prompts, 10^{log10_grid_separation(n, d, 2):.1e} and "
         f"10^{log10_grid_separation(n, d, 4):.1e} for all sequences with D=2 and 4; Lemma 16 drops sequences "
         f"with equal tokens, {dropped:.0%} of the grid for d=1, n=3, D={D}",
         corrected=f"full Definition 13 on all {len(own)} tokens of the prompts with D=2, equal ones too: a "
-        f"generic head, least distance {found:.1e}; largest id against r",
+        f"generic head, least distance {least:.1e}; largest id against r",
         measured=float(ids.norm(dim=1).max()),
         bound=r_max + apart / 4,
-        also=found > 1e-9,
+        also=least > 1e-9,
     )
 
 
@@ -277,7 +277,7 @@ def lemma_16() -> Row:
         D: float(sequence_error(b, mean_of_tokens, onto_ramp(b, 4000, "z0[0]")).max())
         for D, b in wide.items()
     }
-    told = {D: printed_bound(1.0, 1, 2, D) for D in wide}
+    claimed = {D: printed_bound(1.0, 1, 2, D) for D in wide}
     least, left = blocks_that_cannot_see()
     missed, there = table_at_blind_spot(24)
     floor, L = sup_norm_floor(), printed.lipschitz_of_spread(3)
@@ -287,11 +287,11 @@ def lemma_16() -> Row:
         "Lemma 16, 18",
         "every L-Lipschitz equivariant f has a block with |f_block - f| <= L(8 sqrt(dn) + sqrt n)B/(2D) "
         "on the cube",
-        refuted=all(ramps[D] > told[D] for D in wide)
+        refuted=all(ramps[D] > claimed[D] for D in wide)
         and min(least / 2, there / 2, missed) >= floor
         and left < 1e-9,
         counterexample="f = mean, d=1, n=2, one input on a ramp: "
-        + ", ".join(f"D={D}: {ramps[D]:.2f} (printed {told[D]:.3f})" for D in wide)
+        + ", ".join(f"D={D}: {ramps[D]:.2f} (printed {claimed[D]:.3f})" for D in wide)
         + f"; f_k = sum_l |z_l - z_k|, n=3: no block with a rank-1 head (d=1: none at all) is below {floor:g}, "
         f"printed {printed_bound(L, 1, 3, 1000):.3f} for D=1000; 12 first layers tried, f_1 >= {least:.2f} "
         f"where they hold what they hold for f_1=0; table with D=24 off by {missed:.2f}",

@@ -153,23 +153,23 @@ class DeepG1(Experiment):
         """A training per depth, attention and seed; baselines per depth, mixture and seed."""
         size: NetworkSize = self.size(scale)
         tests = {name: {"data": _mixture(*w)} for name, w in MIXTURES.items()}
-        made = []
+        cells = []
         for seed in range(size.seeds):
             for n in self.depths:
                 task = size.network_task(n)
-                made += [
+                cells += [
                     model_cell(size, attention, seed, task, tests, {"n_layers": n})
                     for attention in ATTENTIONS
                 ]
-                made += [
+                cells += [
                     baseline_cell(size, seed, n, {**task, **change}, {"n_layers": n, "test": name})
                     for name, change in tests.items()
                 ]
         for seed in range(size.seeds):
             for n in self.depths:
                 task = {**size.network_task(n), **tests[TRAINED]}
-                made.append(naive_predictors(size, seed, task, {"n_layers": n}))
-        return made
+                cells.append(naive_predictors(size, seed, task, {"n_layers": n}))
+        return cells
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """R2 at the longest trained prompt, by mixture; and beyond it."""
@@ -254,16 +254,16 @@ class DeepG1(Experiment):
 def _match(rows: Rows, attention: str, at: int, where: str) -> Claim:
     """Transformers are as good as networks trained on the prompt."""
     depths = distinct(rows, "n_layers")
-    found = [gaps(rows, TRAINED, at, attention=attention, n_layers=n) for n in depths]
+    by_depth = [gaps(rows, TRAINED, at, attention=attention, n_layers=n) for n in depths]
     return gated_claim(
         f"{attention} transformers match networks trained on the prompt {where}",
         f"{attention} transformers are as good as networks trained on the prompt, {where} "
         f"(here: R2 at most {MATCHES} lower, with {at} examples)",
         "R2 minus the network's best: "
-        + ", ".join(f"{spread(g)} for {n} layers" for n, g in zip(depths, found, strict=True)),
+        + ", ".join(f"{spread(g)} for {n} layers" for n, g in zip(depths, by_depth, strict=True)),
         [
             Case(positive([g + MATCHES for g in gap]), _short(rows, attention, n))
-            for n, gap in zip(depths, found, strict=True)
+            for n, gap in zip(depths, by_depth, strict=True)
         ],
     )
 

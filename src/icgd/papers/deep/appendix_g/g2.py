@@ -70,19 +70,21 @@ class DeepG2(Experiment):
         tests: dict[str, dict[str, Any]] = {
             name: {"weights": {"kind": "gaussian", "mean": mean}} for name, mean in SHIFTS.items()
         }
-        made = []
+        cells = []
         for seed in range(size.seeds):
-            made += [model_cell(size, attention, seed, task, tests, {}) for attention in ATTENTIONS]
-            made += [
+            cells += [
+                model_cell(size, attention, seed, task, tests, {}) for attention in ATTENTIONS
+            ]
+            cells += [
                 baseline_cell(size, seed, N_LAYERS, {**task, **change}, {"test": name})
                 for name, change in tests.items()
             ]
         for seed in range(size.seeds):
-            made.append(naive_predictors(size, seed, {**task, **tests[TRAINED]}, {}))
+            cells.append(naive_predictors(size, seed, {**task, **tests[TRAINED]}, {}))
             options = {"n_dims": list(SHARE_DIMS), "widths": list(WIDTHS), "seed": seed}
             work = "icgd.papers.deep.appendix_g.constant_networks:shares_by_width"
-            made.append(Cell({"predictor": LIVING, "seed": seed}, work, options))
-        return made
+            cells.append(Cell({"predictor": LIVING, "seed": seed}, work, options))
+        return cells
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """R2 at the longest trained prompt, by distribution of the parameters."""
@@ -137,8 +139,8 @@ class DeepG2(Experiment):
                 seeds = model_curves(rows, test, attention=attention)
                 curve(axis, range(longest + 1), seeds, "transformer", 0)
                 for i, name in enumerate((BEST, LAST, LINEAR), 1):
-                    at, found = baseline_curves(rows, name, test=test)
-                    curve(axis, at, found, name, i, 1, marker=".")
+                    at, curves = baseline_curves(rows, name, test=test)
+                    curve(axis, at, curves, name, i, 1, marker=".")
                 axis.axvline(end, color="0.6", linewidth=0.8)
                 axis.set_ylim(-0.5, 1.0)
                 title(axis, f"{test}, {attention}", "examples", "R2" if c == 0 else "")
@@ -148,13 +150,13 @@ class DeepG2(Experiment):
 
 def _shares(rows: Rows) -> ResultTable:
     """Which ReLU networks survive the shift, by dimension and width."""
-    found = select(rows, predictor=LIVING)
+    surviving = select(rows, predictor=LIVING)
     lines = tuple(
-        (d, *(f"{spread([100 * row['share'][d][str(w)] for row in found])} %" for w in WIDTHS))
-        for d in found[0]["share"]
+        (d, *(f"{spread([100 * row['share'][d][str(w)] for row in surviving])} %" for w in WIDTHS))
+        for d in surviving[0]["share"]
     )
     heading = (
         f"Share of {N_LAYERS}-layer ReLU networks with parameters N(-0.5, I) that are not constant on "
-        f"64 inputs N(-2, I), of {found[0]['networks']} drawn in each seed, by width"
+        f"64 inputs N(-2, I), of {surviving[0]['networks']} drawn in each seed, by width"
     )
     return ResultTable(heading, ("Inputs", *(f"width {w}" for w in WIDTHS)), lines)

@@ -125,14 +125,14 @@ def r2_of_a_model(
 ) -> dict[str, Any]:
     """R2 by number of examples for every test, and the last training loss."""
     settings = trained.config.task.model_dump(mode="json")
-    found = {}
+    by_test = {}
     for name, change in tests.items():
         task = _task({**settings, **change})
         batches = evaluation_prompts(task, n_points, n_prompts, trained.config.training.seed)
         targets = torch.cat([b.ys for b in batches])
-        found[name] = r2_per_position(predictions(trained.model, batches), targets).tolist()
+        by_test[name] = r2_per_position(predictions(trained.model, batches), targets).tolist()
     points = trained.config.training.n_points
-    return {"r2": found, "train_loss": trained.loss, "trained_points": points}
+    return {"r2": by_test, "train_loss": trained.loss, "trained_points": points}
 
 
 def r2_of_baselines(
@@ -163,8 +163,8 @@ def r2_of_baselines(
     )
     solve = LeastSquares(features=with_constant)
     linear = torch.cat([solve(batch)[:, list(lengths)] for batch in batches])
-    made = {BEST: fit.best, LAST: fit.last, LINEAR: linear}
-    r2 = {name: r2_per_position(p, fit.targets).tolist() for name, p in made.items()}
+    predicted = {BEST: fit.best, LAST: fit.last, LINEAR: linear}
+    r2 = {name: r2_per_position(p, fit.targets).tolist() for name, p in predicted.items()}
     return {"lengths": list(lengths), "r2": r2}
 
 
@@ -187,8 +187,8 @@ def model_curves(rows: Rows, test: str, **key: Any) -> list[list[float]]:
 
 def baseline_curves(rows: Rows, name: str, **key: Any) -> tuple[list[int], list[list[float]]]:
     """Numbers of examples, and a curve per seed."""
-    found = select(rows, predictor="baselines", **key)
-    return list(found[0]["lengths"]), [row["r2"][name] for row in found]
+    baselines = select(rows, predictor="baselines", **key)
+    return list(baselines[0]["lengths"]), [row["r2"][name] for row in baselines]
 
 
 def short_of_naive(
@@ -217,10 +217,10 @@ def short_of_naive(
 
 def naive_r2(rows: Rows, at: Sequence[int], **key: Any) -> list[tuple[str, ...]]:
     """Naive predictors and their R2 at some numbers of examples, for a table."""
-    found = select(rows, predictor=NAIVE, **key)
+    naive = select(rows, predictor=NAIVE, **key)
     return [
-        (name, *(spread([row["r2"][name][n] for row in found]) for n in at))
-        for name in found[0]["r2"]
+        (name, *(spread([row["r2"][name][n] for row in naive]) for n in at))
+        for name in naive[0]["r2"]
     ]
 
 

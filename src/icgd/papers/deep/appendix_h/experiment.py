@@ -81,7 +81,7 @@ class DeepH(Experiment):
         """A training per construction, activation and seed; the exact score once per seed."""
         size: ScoreSize = self.size(scale)
         work = "icgd.papers.deep.appendix_h.learning"
-        made = []
+        cells = []
         for seed in range(size.seeds):
             sampling = {
                 "samples": size.samples,
@@ -89,7 +89,7 @@ class DeepH(Experiment):
                 "points": size.points,
                 "seed": seed,
             }
-            made.append(Cell({"how": EXACT, "seed": seed}, f"{work}:sample_exactly", sampling))
+            cells.append(Cell({"how": EXACT, "seed": seed}, f"{work}:sample_exactly", sampling))
             for how, activation, target in LEARNERS:
                 key = {"how": how, "activation": activation, "target": target, "seed": seed}
                 options: dict[str, Any] = {
@@ -100,7 +100,7 @@ class DeepH(Experiment):
                     "fresh": size.fresh,
                     **_training(size, how, target),
                 }
-                made.append(Cell(key, f"{work}:learn", options, effort=("steps",)))
+                cells.append(Cell(key, f"{work}:learn", options, effort=("steps",)))
         for seed in range(size.seeds):
             fitted = {
                 "examples": size.examples,
@@ -108,30 +108,30 @@ class DeepH(Experiment):
                 "fresh": size.fresh,
                 "seed": seed,
             }
-            made.append(Cell({"how": NAIVE, "seed": seed}, f"{work}:naive_scores", fitted))
-        return made
+            cells.append(Cell({"how": NAIVE, "seed": seed}, f"{work}:naive_scores", fitted))
+        return cells
 
     def tables(self, rows: Rows) -> list[ResultTable]:
         """R2 and weights; distances of samples to the mixture."""
         learned, distances = [], []
         for how, activation, target in LEARNERS:
-            found = select(rows, how=how, activation=activation, target=target)
+            trained = select(rows, how=how, activation=activation, target=target)
             learned.append(
                 (
                     how,
                     activation,
                     target,
-                    f"{found[0]['steps'][-1]:,}",
-                    *(spread(_r2(found, by), 5) for by in (IN_CONTEXT, DIRECT)),
-                    spread([row["apart"][-1] for row in found]),
+                    f"{trained[0]['steps'][-1]:,}",
+                    *(spread(_r2(trained, by), 5) for by in (IN_CONTEXT, DIRECT)),
+                    spread([row["apart"][-1] for row in trained]),
                 )
             )
             distances += [
                 (
                     f"{how}, {activation}, {target}, {by}",
-                    spread(_distances(found, by)),
-                    spread(_times(_distances(found, by), _exact(rows, EXACT))),
-                    spread(_at_end(found, by)),
+                    spread(_distances(trained, by)),
+                    spread(_times(_distances(trained, by), _exact(rows, EXACT))),
+                    spread(_at_end(trained, by)),
                 )
                 for by in (IN_CONTEXT, DIRECT)
             ]
@@ -199,9 +199,9 @@ class DeepH(Experiment):
             _samples(axis, row, by)
             title(axis, name if by != IN_CONTEXT else f"{name}, {by}")
         for axis, (how, activation, target) in zip(axes[1], LEARNERS, strict=True):
-            found = select(rows, how=how, activation=activation, target=target)
+            trained = select(rows, how=how, activation=activation, target=target)
             for i, by in enumerate((IN_CONTEXT, DIRECT)):
-                curve(axis, found[0]["steps"], [row["r2"][by] for row in found], by, i, i)
+                curve(axis, trained[0]["steps"], [row["r2"][by] for row in trained], by, i, i)
             axis.set_xscale("log")
             axis.set_ylim(-0.1, 1)
             title(axis, f"{how}, {activation}, {target}", "steps", "R2")
@@ -210,10 +210,10 @@ class DeepH(Experiment):
 
 
 def _learns(rows: Rows, how: str, activation: str, target: str) -> Claim:
-    found = select(rows, how=how, activation=activation, target=target)
-    ours, theirs = _r2(found, IN_CONTEXT), _r2(found, DIRECT)
+    trained = select(rows, how=how, activation=activation, target=target)
+    ours, theirs = _r2(trained, IN_CONTEXT), _r2(trained, DIRECT)
     apart = [abs(a - b) for a, b in zip(ours, theirs, strict=True)]
-    shown, short = _shown(target), _short(rows, found)
+    shown, short = _shown(target), _short(rows, trained)
     return gated_claim(
         f"the {how} learns the score with a {activation} network as direct training does{shown}",
         f"{how}, {activation}{shown}: in-context learning emulates the training of the score "
@@ -228,17 +228,17 @@ def _learns(rows: Rows, how: str, activation: str, target: str) -> Claim:
 
 
 def _samples_well(rows: Rows, how: str, activation: str, target: str) -> Claim:
-    found = select(rows, how=how, activation=activation, target=target)
-    ours, exact, shown = _distances(found, IN_CONTEXT), _exact(rows, EXACT), _shown(target)
+    trained = select(rows, how=how, activation=activation, target=target)
+    ours, exact, shown = _distances(trained, IN_CONTEXT), _exact(rows, EXACT), _shown(target)
     return gated_claim(
         f"samples by the {how}'s score ({activation}{shown}) are at most {FACTOR:g} times as far "
         "as the exact score's",
         f"{how}, {activation}{shown}: are samples drawn with the learned score at most {FACTOR:g} "
         "times as far from the mixture as those drawn with the exact score?",
         f"{spread(_times(ours, exact))} times as far: {spread(ours)} against {spread(exact)}; from the "
-        f"mixture at t = {T_0}, where samplers stop, {spread(_at_end(found, IN_CONTEXT))} against "
+        f"mixture at t = {T_0}, where samplers stop, {spread(_at_end(trained, IN_CONTEXT))} against "
         f"{spread(_at_end(select(rows, how=EXACT), EXACT))}",
-        [Case(smaller(ours, [FACTOR * value for value in exact]), _short(rows, found))],
+        [Case(smaller(ours, [FACTOR * value for value in exact]), _short(rows, trained))],
         ours=True,
     )
 
@@ -247,13 +247,13 @@ def _shown(target: str) -> str:
     return "" if target == SCORE else ", from noise alone"
 
 
-def _short(rows: Rows, found: Rows) -> tuple[str, ...]:
+def _short(rows: Rows, trained: Rows) -> tuple[str, ...]:
     """Networks that have not learned what a constant or a linear score has."""
     naive = select(rows, how=NAIVE)
     references = [
         Reference(name, [row["r2"][name] for row in naive], is_r2=True) for name in naive[0]["r2"]
     ]
-    models = {f"{found[0]['how']}, {by}": _r2(found, by) for by in (IN_CONTEXT, DIRECT)}
+    models = {f"{trained[0]['how']}, {by}": _r2(trained, by) for by in (IN_CONTEXT, DIRECT)}
     return shortfalls(models, best_of(references))
 
 

@@ -89,7 +89,7 @@ def learn(
         IN_CONTEXT: lambda weights: lambda x: program.predict(x, weights),
         DIRECT: lambda weights: torch_network(net.spec, weights),
     }
-    r2, made = {}, {}
+    r2, sampled = {}, {}
     with torch.no_grad():
         for name, network in networks.items():
             r2[name] = [
@@ -97,12 +97,14 @@ def learn(
                 for weights in paths[name].values()
             ]
             score = score_of(network(paths[name][steps]))
-            made[name] = sample_backwards(score, samples, sampler_steps, source_of(seed, SAMPLER))
+            sampled[name] = sample_backwards(
+                score, samples, sampler_steps, source_of(seed, SAMPLER)
+            )
     return {
         "steps": looks,
         "r2": r2,
         "apart": [largest_difference(paths[IN_CONTEXT][s], paths[DIRECT][s]) for s in looks],
-        **_judged(made, samples, seed, points),
+        **_judged(sampled, samples, seed, points),
     }
 
 
@@ -113,11 +115,11 @@ def sample_exactly(
     torch.set_num_threads(1)
     source = source_of(seed, TRUE)
     draw_mixture(samples, source)  # the sample that all are held against
-    made = {
+    sampled = {
         TRUTH: draw_mixture(samples, source),
         EXACT: sample_backwards(exact_score, samples, sampler_steps, source_of(seed, SAMPLER)),
     }
-    return _judged(made, samples, seed, points)
+    return _judged(sampled, samples, seed, points)
 
 
 def naive_scores(
@@ -135,16 +137,16 @@ def naive_scores(
     return {"r2": {name: r_squared(guess, test_targets) for name, guess in guesses.items()}}
 
 
-def _judged(made: Mapping[str, Tensor], samples: int, seed: int, points: int) -> dict[str, Any]:
+def _judged(sampled: Mapping[str, Tensor], samples: int, seed: int, points: int) -> dict[str, Any]:
     """Energy distances to a true sample of the mixture, and of where the sampler ends; a few points of each."""
     truth = draw_mixture(samples, source_of(seed, TRUE))
     source = source_of(seed, EARLIEST)
     end = torch.full((samples,), T_0, dtype=F64)
     earliest, _ = noised(draw_mixture(samples, source), end, source)
     return {
-        "error": {name: [energy_distance(sample, truth)] for name, sample in made.items()},
-        "at_end": {name: [energy_distance(sample, earliest)] for name, sample in made.items()},
-        "points": {name: sample[:points].tolist() for name, sample in made.items()},
+        "error": {name: [energy_distance(sample, truth)] for name, sample in sampled.items()},
+        "at_end": {name: [energy_distance(sample, earliest)] for name, sample in sampled.items()},
+        "points": {name: sample[:points].tolist() for name, sample in sampled.items()},
     }
 
 

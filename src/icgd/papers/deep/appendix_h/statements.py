@@ -52,9 +52,9 @@ def score_data(n: int, seed: int) -> tuple[Tensor, Tensor]:
     return inputs, mixture_score(x, t, centres) / 4
 
 
-def r_squared(made: Tensor, exact: Tensor) -> float:
+def r_squared(computed: Tensor, exact: Tensor) -> float:
     """1 - |error|^2 / |deviation from the mean|^2."""
-    return 1 - float((made - exact).square().sum() / (exact - exact.mean(dim=0)).square().sum())
+    return 1 - float((computed - exact).square().sum() / (exact - exact.mean(dim=0)).square().sum())
 
 
 def score_case(n: int, width: int) -> Case:
@@ -150,19 +150,19 @@ def lemma_19() -> Row:
     claimed for any P_0, nor that gradient descent finds such a network.
     """
     eps = 0.05
-    found = {(d, seed): score_network_error(d, seed, eps) for d in (1, 2) for seed in range(3)}
-    hats = {d: max(found[d, seed][1] for seed in range(3)) for d in (1, 2)}
+    errors = {(d, seed): score_network_error(d, seed, eps) for d in (1, 2) for seed in range(3)}
+    hats = {d: max(errors[d, seed][1] for seed in range(3)) for d in (1, 2)}
     return judge(
         "Lemma 19",
         "for any P_0 and eps a ReLU network f(w, x, t) is within O(eps) of grad log p_t in L^2(P_t), all t in "
         "[T_0, T]",
         refuted=False,
-        counterexample=f"not contradicted by {len(found)} random mixtures, and no more: any P_0, and more than "
-        "two dimensions, are not shown. Existence only: H.2 needs gradient descent to find the network, and 40 "
-        "steps above end far from it",
+        counterexample=f"not contradicted by {len(errors)} random mixtures, and no more: any P_0, and more "
+        "than two dimensions, are not shown. Existence only: H.2 needs gradient descent to find the network, "
+        "and 40 steps above end far from it",
         corrected=f"hats of a grid, three mixtures on a line (at most {hats[1]:.0e} hats), three in the plane "
         f"({hats[2]:.0e}); the largest L^2 error at ten times against eps",
-        measured=max(error for error, _ in found.values()),
+        measured=max(error for error, _ in errors.values()),
         bound=eps,
     )
 

@@ -223,11 +223,11 @@ def walk(its: Case, program: Program, steps: int, **options: Any) -> Walk:
     before, errors, bounds, within = its.init, list[float](), list[float](), True
     for after in run.history:
         exact = network_gd_step(its.network.spec, before, its.X, its.Y, its.lr, its.box)
-        told = step_bound(program, before, its.X, its.Y)
+        promised = step_bound(program, before, its.X, its.Y)
         missed = [(a - e).abs() for a, e in zip(matrices(after), matrices(exact), strict=True)]
-        within = within and all(bool((m <= b).all()) for m, b in zip(missed, told, strict=True))
+        within = within and all(bool((m <= b).all()) for m, b in zip(missed, promised, strict=True))
         errors.append(max(float(m.max()) for m in missed))
-        bounds.append(max(float(b.max()) for b in told))
+        bounds.append(max(float(b.max()) for b in promised))
         before = after
     exact_path = its.exact(steps)
     off = [gap(matrices(w), matrices(e)) for w, e in zip(run.history, exact_path, strict=True)]

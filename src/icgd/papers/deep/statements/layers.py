@@ -130,10 +130,10 @@ def definition_8() -> Row:
     """
     its = make_case((2, 2, 2), n=4)
     program = its.program(n_relu=17)
-    made = [
+    runs = [
         program.run(its.X, its.Y, init=its.init, steps=2, executor=e).weights for e in EXECUTORS
     ]
-    apart = max(gap(matrices(made[0]), matrices(other)) for other in made[1:])
+    apart = max(gap(matrices(runs[0]), matrices(other)) for other in runs[1:])
     builder = StackBuilder(its.network.spec, stack_options(program.blueprint))
     # Heads of a unit over all tokens, each as large as |c| (R + 1), through 2 steps of 8 layers.
     terms = 17 * len(its.X) * builder.fits[1].value.C * (builder.o.radius + 1)

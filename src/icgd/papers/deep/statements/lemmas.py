@@ -80,18 +80,18 @@ def lemma_2() -> Row:
     """
     K, B_v, B_x, n_relu = 8, 0.75 * math.sqrt(8), 1.0, 65
     V, x = aligned(2, K, B_v), along(K, B_x)
-    told = printed_forward_radius(2, B_v, B_x, tanh_size)
+    claimed = printed_forward_radius(2, B_v, B_x, tanh_size)
     exact = recursion(V, x, 0 * x, torch.tanh, ACTIVATIONS["tanh"].derivative)
     reached = float(exact.z[1].abs().max())
     setting = Setting(2, K, K, B_v, B_x, 1.0, 0.7699, 2.0, 1.0, 1.0, 2.0)
     errors = {}
     for name, radius in (
-        ("printed", told),
+        ("printed", claimed),
         ("ours", forward_radius(2, K, B_v, B_x, tanh_size, 0.05)),
     ):
         fit = fits("tanh", radius, n_relu)[0]
-        made = recursion(V, x, 0 * x, fit, ACTIVATIONS["tanh"].derivative)
-        off = [float((made.p[j] - exact.p[j]).norm()) for j in (1, 2)]
+        fitted = recursion(V, x, 0 * x, fit, ACTIVATIONS["tanh"].derivative)
+        off = [float((fitted.p[j] - exact.p[j]).norm()) for j in (1, 2)]
         eps = fit.certificate.sup_error
         errors[name] = [(off[j - 1], forward_error(setting, j) * eps) for j in (1, 2)]
     ours, runs = errors["ours"], _random_forward_errors()[0]
@@ -99,9 +99,9 @@ def lemma_2() -> Row:
     return judge(
         "Lemma 2, 9",
         "r fitted on R_1 = max(B_v B_r, 1): |p^(j) - p(j)|_2 <= sum_{l<j} (sqrt(K) L_r B_v)^l sqrt(K) eps_r",
-        refuted=reached > told and errors["printed"][1][0] > errors["printed"][1][1],
-        counterexample=f"tanh, K={K}, B_v={B_v:.2f}, B_x=1: R_1={told:.2f}, but |v . p| <= B_v sqrt(K) B_r is "
-        f"reached: z={reached:.2f}; beyond R_1 the fit runs on straight, and p(2) is "
+        refuted=reached > claimed and errors["printed"][1][0] > errors["printed"][1][1],
+        counterexample=f"tanh, K={K}, B_v={B_v:.2f}, B_x=1: R_1={claimed:.2f}, but |v . p| <= B_v sqrt(K) B_r "
+        f"is reached: z={reached:.2f}; beyond R_1 the fit runs on straight, and p(2) is "
         f"{errors['printed'][1][0]:.2g} off, printed {errors['printed'][1][1]:.1g}",
         corrected="R_1 = max_j of B_v sqrt(K) (B_r^(j-1) + eps_r), 1; same network, and 5 random ones in a box",
         measured=worst[0],
@@ -121,12 +121,12 @@ def _random_forward_errors() -> tuple[list[tuple[float, float]], list[tuple[floa
         setting = Setting(3, 4, 3, B_v, B_x, 1.0, 0.7699, 2.0, 1.0, 1.0, 2.0)
         act = ACTIVATIONS["tanh"]
         exact = recursion(its.matrices, its.X, its.Y, act.apply, act.derivative)
-        made = recursion(its.matrices, its.X, its.Y, fit, slope)
+        fitted = recursion(its.matrices, its.X, its.Y, fit, slope)
         eps = FitErrors(fit.certificate.sup_error, slope.certificate.sup_error)
         for j in (1, 2, 3):
-            off = float((made.p[j] - exact.p[j]).norm(dim=1).max())
+            off = float((fitted.p[j] - exact.p[j]).norm(dim=1).max())
             outputs.append((off, forward_error(setting, j) * eps.r))
-        slopes.append((gap(made.slopes, exact.slopes), slope_error(setting, eps)))
+        slopes.append((gap(fitted.slopes, exact.slopes), slope_error(setting, eps)))
     return outputs, slopes
 
 
@@ -142,24 +142,24 @@ def lemma_3() -> Row:
     V, x = aligned(2, K, B_v), along(K, B_x)
     act = ACTIVATIONS["softplus"]
     exact = recursion(V, x, 0 * x, act.apply, act.derivative)
-    told = printed_slope_radius(2, B_v, B_x, sigmoid_size)
+    claimed = printed_slope_radius(2, B_v, B_x, sigmoid_size)
     reached = max(float(z.abs().max()) for z in exact.z)
     radius = forward_radius(2, K, B_v, B_x, softplus_size, 0.05)
     setting = Setting(2, K, K, B_v, B_x, 1.0, 0.25, 2.0, 9.0, 1.0, 2.0)
     r, errors = fits("softplus", radius, n_relu)[0], []
-    for size in (told, radius):
+    for size in (claimed, radius):
         slope = fits("softplus", size, n_relu)[1]
         eps = FitErrors(r.certificate.sup_error, slope.certificate.sup_error)
-        made = recursion(V, x, 0 * x, r, slope)
-        errors.append((gap(made.slopes, exact.slopes), slope_error(setting, eps)))
+        fitted = recursion(V, x, 0 * x, r, slope)
+        errors.append((gap(fitted.slopes, exact.slopes), slope_error(setting, eps)))
     its = make_case((3, 4, 4, 3))
     slots = sum(its.program(n_relu=9).layout[f"slope{j}"].size for j in (1, 2, 3))
     return judge(
         "Lemma 3, 10",
         "r' fitted on R_2 = max(B_v B_r', 1), B_r'^j = max |r'| on B_v B_r'^(j-1), errs by eps_r' + "
         "L_r' B_v E_r eps_r; r' has (N-2) K + d entries",
-        refuted=reached > told and errors[0][0] > errors[0][1] and slots != (3 - 2) * 4 + 3,
-        counterexample=f"softplus, K={K}, B_v={B_v}: R_2={told:.2f}, but r' is asked where r is, at "
+        refuted=reached > claimed and errors[0][0] > errors[0][1] and slots != (3 - 2) * 4 + 3,
+        counterexample=f"softplus, K={K}, B_v={B_v}: R_2={claimed:.2f}, but r' is asked where r is, at "
         f"z={reached:.2f}: {errors[0][0]:.2g} off, printed {errors[0][1]:.1g}; N=3, K=4, d=3 need {slots} "
         "entries, printed 7",
         corrected="R_2 = R_1; same network",
@@ -189,32 +189,32 @@ def lemma_4() -> Row:
     act = ACTIVATIONS["softplus"]
     p = recursion(V, x, 0 * x, act.apply, act.derivative).p[-1]
     B_r = max(printed_output_bounds(2, B_v, B_x, softplus_size))
-    told = printed_loss_radius(B_v, B_r, 1.0)
+    claimed = printed_loss_radius(B_v, B_r, 1.0)
     y = torch.linspace(-1, 1, 201, dtype=F64).unsqueeze(1)
     B_out = forward_ranges(2, K, B_v, B_x, softplus_size, 1e-3)[1][-1]
     r = fits("softplus", forward_radius(2, K, B_v, B_x, softplus_size, 1e-3), 129)[0]
-    made = recursion(V, x, 0 * x, r, act.derivative).p[-1]
+    fitted = recursion(V, x, 0 * x, r, act.derivative).p[-1]
     setting = Setting(2, K, K, B_v, B_x, 1.0, 0.25, 2.0, B_out, 1.0, 2.0)
     errors = []
-    for radius in (told, loss_radius(B_out, 1.0)):
+    for radius in (claimed, loss_radius(B_out, 1.0)):
         # l = 2 log cosh(p - y): u depends on p - y, between -2R and 2R.
         g = fit_relu_sum(_log_cosh_slope, 2 * radius, 256, second=1.54, third=4.0)
         eps = FitErrors(r.certificate.sup_error, loss=g.certificate.sup_error)
-        errors.append((gap([g(made - y)], [_log_cosh_slope(p - y)]), loss_error(setting, eps)))
+        errors.append((gap([g(fitted - y)], [_log_cosh_slope(p - y)]), loss_error(setting, eps)))
     # The mask -R_3 (1 - t) has to shut a . [p; y; 1] with y = 0.
     d = 4
     a = torch.full((d + 1,), (d + 1) ** -0.5, dtype=F64)
-    leak = float(a[:-1].sum() * told + a[-1]) - told
+    leak = float(a[:-1].sum() * claimed + a[-1]) - claimed
     norms = _loss_layer_norm()
     return judge(
         "Lemma 4, 11",
         "u fitted on R_3 = max(B_v B_r, B_y, 1) errs by eps_l + L_l E_r eps_r; |a|_2 <= 1; norm "
         "max(R_3 + 1, C_3)",
-        refuted=float(p.max()) > told and errors[0][0] > errors[0][1] and leak > 0,
-        counterexample=f"softplus, B_v={B_v}, B_x=2: R_3={told:g}, p(N)={float(p.max()):.2f}, u of 2 log cosh "
-        f"is {errors[0][0]:.1g} off, printed {errors[0][1]:.1g}; a unit with |a|_2=1 at p=R_3, d={d} passes "
-        f"the mask by {leak:.2g}; as built |W_1|_1 + |W_2|_1 = {norms[0]:.3g}, printed {norms[1]:.3g}, which "
-        "another scale meets (D11)",
+        refuted=float(p.max()) > claimed and errors[0][0] > errors[0][1] and leak > 0,
+        counterexample=f"softplus, B_v={B_v}, B_x=2: R_3={claimed:g}, p(N)={float(p.max()):.2f}, u of 2 log "
+        f"cosh is {errors[0][0]:.1g} off, printed {errors[0][1]:.1g}; a unit with |a|_2=1 at p=R_3, d={d} "
+        f"passes the mask by {leak:.2g}; as built |W_1|_1 + |W_2|_1 = {norms[0]:.3g}, printed {norms[1]:.3g}, "
+        "which another scale meets (D11)",
         corrected="R_3 >= |p(N)|, |a|_1 <= 1, norm M_3 (R_3 + 1) + max |c|; same network. Covered: losses of "
         "one output and its target, summed over outputs. Losses that couple outputs, as softmax cross-entropy "
         "does, are refused at compile time",
@@ -298,9 +298,9 @@ def shifted(shift: float) -> tuple[Terms, Terms, Setting]:
     V, x = steep_column(K, B_v), along(K, 1.0)
     y = torch.full((1, K), -1.0, dtype=F64)
     exact = recursion(V, x, y, torch.clone, torch.ones_like)
-    made = recursion(V, x, y, torch.clone, torch.ones_like, lambda p, t: 2 * (p - t) + shift)
-    B_loss = float(made.g.abs().max())
-    return exact, made, Setting(2, K, K, B_v, 1.0, 1.0, 0.0, 2.0, 1.0, 1.0, B_loss)
+    approximate = recursion(V, x, y, torch.clone, torch.ones_like, lambda p, t: 2 * (p - t) + shift)
+    B_loss = float(approximate.g.abs().max())
+    return exact, approximate, Setting(2, K, K, B_v, 1.0, 1.0, 0.0, 2.0, 1.0, 1.0, B_loss)
 
 
 @checks("DEEP", "Lemma 6, 13")
@@ -312,18 +312,18 @@ def lemma_6() -> Row:
     Differs from the paper: columns of V_{j+1}, of norm sqrt(K) B_v or less, where it takes rows.
     """
     shift = 2.0**-10  # no operation below rounds
-    exact, made, setting = shifted(shift)
+    exact, approximate, setting = shifted(shift)
     eps = FitErrors(loss=shift)
-    told, ours = printed_signal_bounds(setting), signal_bounds(setting, column_bound(setting))
-    largest = max(float(s.abs().max()) for s in made.s)
-    off = gap(made.s, exact.s)
+    claimed, ours = printed_signal_bounds(setting), signal_bounds(setting, column_bound(setting))
+    largest = max(float(s.abs().max()) for s in approximate.s)
+    off = gap(approximate.s, exact.s)
     return judge(
         "Lemma 6, 13",
         "|s^(j)[k]| <= B_s = (P B_r' B_v)^(N-j) B_r' B_l, and its error by the same factor P B_r' B_v a layer",
-        refuted=largest > told.B_s and off > told.error(eps),
+        refuted=largest > claimed.B_s and off > claimed.error(eps),
         counterexample="r(t)=t, K=16, rows of V_2 all B_v e_1: V^T s takes column 1, of norm sqrt(K) B_v: "
-        f"|s|={largest:.3g}, printed {told.B_s:.3g}; with g = u + {shift:.0e} s is {off:.2g} off, printed "
-        f"{told.error(eps):.2g}",
+        f"|s|={largest:.3g}, printed {claimed.B_s:.3g}; with g = u + {shift:.0e} s is {off:.2g} off, printed "
+        f"{claimed.error(eps):.2g}",
         corrected="P^2 for P (in a box |w| <= b, B_v = b P bounds columns too); same network",
         measured=off,
         bound=ours.error(eps),
@@ -342,10 +342,10 @@ def _signals_of_fits() -> bool:
             r, slope = fits("tanh", forward_radius(N, 4, B_v, B_x, tanh_size, 0.05), 257)
             act, V = ACTIVATIONS["tanh"], its.matrices
             exact = recursion(V, its.X, its.Y, act.apply, act.derivative)
-            made = recursion(V, its.X, its.Y, r, slope)
-            B_loss = max(float(t.g.abs().max()) for t in (made, exact))
+            fitted = recursion(V, its.X, its.Y, r, slope)
+            B_loss = max(float(t.g.abs().max()) for t in (fitted, exact))
             setting = Setting(N, 4, 3, B_v, B_x, 1.0, 0.7699, 2.0, 1.001, 1.001, B_loss)
             eps = FitErrors(r.certificate.sup_error, slope.certificate.sup_error)
             # Columns of a box have at most max(K, d) entries of size b: B_v itself.
-            good = good and gap(made.s, exact.s) <= signal_bounds(setting, B_v).error(eps)
+            good = good and gap(fitted.s, exact.s) <= signal_bounds(setting, B_v).error(eps)
     return good

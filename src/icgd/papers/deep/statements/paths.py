@@ -90,9 +90,9 @@ def hessian_norm(its: Case, weights: Sequence[Tensor]) -> float:
         return (p - its.Y).square().sum() / (2 * len(its.X))
 
     with torch.enable_grad():
-        found = torch.autograd.functional.hessian(loss, flat)
-    assert isinstance(found, Tensor)
-    return float(torch.linalg.matrix_norm(found, 2))
+        hessian = torch.autograd.functional.hessian(loss, flat)
+    assert isinstance(hessian, Tensor)
+    return float(torch.linalg.matrix_norm(hessian, 2))
 
 
 def bend_along(its: Case, path: Sequence[Weights], parts: int = 3) -> float:
@@ -106,15 +106,15 @@ def bend_along(its: Case, path: Sequence[Weights], parts: int = 3) -> float:
 
 def gradient_mappings(its: Case, path: Sequence[Weights]) -> list[float]:
     """|G(w)|^2 at every point, G = (w - Proj(w - eta grad)) / eta."""
-    found = []
+    squares = []
     for w in path:
         V = matrices(w)
         gradient = autograd_gradient(V, its.X, its.Y, torch.tanh)
         moved = [
             (W - its.lr * g).clamp(-its.box, its.box) for W, g in zip(V, gradient, strict=True)
         ]
-        found.append((distance(V, moved) / its.lr) ** 2)
-    return found
+        squares.append((distance(V, moved) / its.lr) ** 2)
+    return squares
 
 
 def loss_at_start(its: Case) -> float:

@@ -114,13 +114,13 @@ def constant_case(width: int) -> tuple[float, float, float]:
         return torch.full_like(t, c)
 
     exact = recursion(V, x, 0 * x, r, slope)
-    made = recursion(V, x, 0 * x, r, slope, lambda p, y: 2 * (p - y) + shift)
+    fitted = recursion(V, x, 0 * x, r, slope, lambda p, y: 2 * (p - y) + shift)
     judged = autograd_gradient(V, x, 0 * x, r)
     B_r = max(float(p.abs().max()) for p in exact.p)
-    setting = Setting(2, width, width, B_v, B_x, c, 0.0, 2.0, B_r, c, float(made.g.abs().max()))
+    setting = Setting(2, width, width, B_v, B_x, c, 0.0, 2.0, B_r, c, float(fitted.g.abs().max()))
     eps = FitErrors(loss=shift)
     return (
-        distance(made.gradient, judged),
+        distance(fitted.gradient, judged),
         printed_gradient_error(setting, eps),
         gradient_error(setting, eps),
     )
@@ -134,8 +134,8 @@ def theorem_1_error() -> Row:
 
     Differs from the paper: |p|_2 <= P B_r, where it has sqrt(P) B_r, with C_l, C_r, C_r' after it.
     """
-    made, told, ours = constant_case(64)
-    ratio = made / told
+    error, claimed, ours = constant_case(64)
+    ratio = error / claimed
     others = [constant_case(width) for width in (4, 16, 36, 100)]
     # The eps_l the proof picks for a wanted eps misses it by the same factor.
     setting = Setting(2, 64, 64, 0.5, 1.0, 0.01, 0.0, 2.0, 1.0, 0.01, 2.0)
@@ -144,11 +144,11 @@ def theorem_1_error() -> Row:
     return judge(
         "Theorem 1 (D.7)",
         "|grad^ - grad|_2 <= N/2 P ((error of s) sqrt(P) B_r + B_s E_r eps_r)",
-        refuted=made > told,
+        refuted=error > claimed,
         counterexample=f"r(t) = 1 + t/100, K=d=64 (P=8), g off by 1e-3: |p(1)|_2 = P B_r, and the gradient is "
-        f"{made:.2e} off, printed {told:.2e}: the eps the fits are chosen for is missed by {ratio:.2f}",
+        f"{error:.2e} off, printed {claimed:.2e}: the eps the fits are chosen for is missed by {ratio:.2f}",
         corrected="P B_r, sqrt(N) for N, columns; same network",
-        measured=made,
+        measured=error,
         bound=ours,
         also=all(m <= o for m, _, o in others) and abs(consistent - 1) < 1e-12,
         errata=("DEEP D17",),
@@ -192,7 +192,7 @@ def theorem_1_norms() -> Row:
     program = its.program(n_relu=17, radius=1.0, knots="uniform")
     builder = StackBuilder(its.network.spec, stack_options(program.blueprint))
     C_1, C_2 = builder.fits[1].value.C, builder.fits[1].slope.C
-    made = layer_norms(program)
+    by_layer = layer_norms(program)
     loss = dict(stack_of(program).each())["loss"]
     assert isinstance(loss, MlpSublayer)
     W_2 = loss.matrices(program.layout.width)[1]
@@ -208,8 +208,8 @@ def theorem_1_norms() -> Row:
         "slopes": printed_slope_norm(2, 2, C_2),
         "descend": printed_update_norm(its.lr, 2, 2),
     }
-    whole = printed_stack_norm(made["end"])
-    largest = max(made[name] for name in ("forward1", "forward2", "slopes"))
+    whole = printed_stack_norm(by_layer["end"])
+    largest = max(by_layer[name] for name in ("forward1", "forward2", "slopes"))
     wide = update_norm(1.0, n_activations(2, 1, 5), 2.0) > printed_update_norm(1.0, 2, 1)
     scaled = [layer_norms(program, scale) for scale in (1.0, 2.0, 4.0)]
     best = {name: min(norms[name] for norms in scaled) for name in ("forward2", "slopes")}
@@ -217,20 +217,20 @@ def theorem_1_norms() -> Row:
     return judge(
         "Theorem 1 (C.1)",
         "norms 1 + K C_1 (Lemma 2), 1 + K (N-1) C_2 (Lemma 3), 1 + 2 eta N K (update), max O(eta) + C_w + 1",
-        refuted=made["forward2"] > printed["forward2"]
-        and made["slopes"] > printed["slopes"]
+        refuted=by_layer["forward2"] > printed["forward2"]
+        and by_layer["slopes"] > printed["slopes"]
         and wide
         and largest > whole,
-        counterexample=f"N=2, K=2, d=5: output layer {made['forward2']:.3g} of {printed['forward2']:.3g} "
-        f"printed, slopes {made['slopes']:.3g} of {printed['slopes']:.3g}; eta=1e-9, C_w={made['end']:.3g}: "
-        f"{largest:.3g} is no O(eta) + C_w + 1 = {whole:.3g}, unless O hides the fits' norms; D.2 ends at "
-        f"1 + C_1. With Q, K twice or four times as large and V smaller the same heads have "
-        f"{best['forward2']:.3g} and {best['slopes']:.3g}",
+        counterexample=f"N=2, K=2, d=5: output layer {by_layer['forward2']:.3g} of {printed['forward2']:.3g} "
+        f"printed, slopes {by_layer['slopes']:.3g} of {printed['slopes']:.3g}; eta=1e-9, "
+        f"C_w={by_layer['end']:.3g}: {largest:.3g} is no O(eta) + C_w + 1 = {whole:.3g}, unless O hides the "
+        f"fits' norms; D.2 ends at 1 + C_1. With Q, K twice or four times as large and V smaller the same "
+        f"heads have {best['forward2']:.3g} and {best['slopes']:.3g}",
         corrected="1 + d C_1, 1 + ((N-1) K + d) C_2, M_3 (R_3 + 1) + max |c|, 1 + eta ((N-1) K + d)(n+1)/n; of "
         "slopes",
-        measured=made["slopes"],
+        measured=by_layer["slopes"],
         bound=ours["slopes"] * slack,
-        also=all(made[name] <= bound * slack for name, bound in ours.items())
+        also=all(by_layer[name] <= bound * slack for name, bound in ours.items())
         and all(best[name] <= printed[name] for name in best),
         errata=("DEEP D11",),
     )

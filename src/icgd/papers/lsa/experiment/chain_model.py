@@ -163,8 +163,8 @@ def chain_loss(
     path = descent(given, lr, steps)
     if last_is_target:
         path[:, -1] = given.target
-    made = model.next_tokens(given, model.chain_tokens(path[:, :-1]))
-    return 0.5 * (made - model.chain_tokens(path[:, 1:])).square().sum((1, 2)).mean()
+    predicted = model.next_tokens(given, model.chain_tokens(path[:, :-1]))
+    return 0.5 * (predicted - model.chain_tokens(path[:, 1:])).square().sum((1, 2)).mean()
 
 
 def outcome_loss(model: ChainModel, given: Prompts, steps: int) -> Tensor:
@@ -208,16 +208,16 @@ def fit(
     clip     the largest norm of a gradient; longer ones are cut to it
     """
     parameters = [model.V, model.W]
-    made: torch.optim.Optimizer = (
+    stepper: torch.optim.Optimizer = (
         torch.optim.Adam(parameters, lr=rate)
         if optimizer == "adam"
         else torch.optim.SGD(parameters, lr=rate)
     )
     for step in range(steps + 1):
         if optimizer == "adam":
-            for group in made.param_groups:
+            for group in stepper.param_groups:
                 group["lr"] = rate * cosine(step, steps)
-        made.zero_grad()
+        stepper.zero_grad()
         loss = loss_of(step)
         loss.backward()
         for matrix, free in ((model.V, model.free_V), (model.W, model.free_W)):
@@ -230,4 +230,4 @@ def fit(
             yield Watched(step, float(loss.detach()), norm)
         if step < steps and math.isfinite(float(loss.detach())):
             torch.nn.utils.clip_grad_norm_(parameters, clip)
-            made.step()
+            stepper.step()

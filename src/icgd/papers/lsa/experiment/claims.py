@@ -127,25 +127,25 @@ def _converges(rows: Rows) -> Claim:
 
 
 def _finds(rows: Rows, case: str, short: str, paper: str, ours: bool) -> Claim:
-    found = cases_of(rows, case)
-    losses = by_seed(found, lambda r: [r["loss"]], max)
+    trained = cases_of(rows, case)
+    losses = by_seed(trained, lambda r: [r["loss"]], max)
     return gated_claim(
         short,
         f"{paper} (here: loss below {LEARNED:g})",
         f"loss {spread(losses)}",
-        [Case(below(losses, LEARNED), _short(case.strip(), found, _chain_over_zero))],
+        [Case(below(losses, LEARNED), _short(case.strip(), trained, _chain_over_zero))],
         ours=ours,
     )
 
 
 def _one_step(rows: Rows) -> Claim:
-    found = select(rows, part="one step")
-    floors = by_seed(found, lambda r: [abs(r["mean"][0] / r["floor"] - 1)], max)
+    trained = select(rows, part="one step")
+    floors = by_seed(trained, lambda r: [abs(r["mean"][0] / r["floor"] - 1)], max)
     return gated_claim(
         "without a chain one layer does one step, and no better",
         f"Theorem 3.1 (here: within {FLOOR_TOLERANCE:.0%} of the least loss of one step)",
         f"relative distance {spread(floors)}",
-        [Case(below(floors, FLOOR_TOLERANCE), _short("one step", found, _step_over_zero))],
+        [Case(below(floors, FLOOR_TOLERANCE), _short("one step", trained, _step_over_zero))],
     )
 
 
@@ -201,13 +201,13 @@ def _covariances(rows: Rows) -> list[Claim]:
 
 
 def _softmax(rows: Rows) -> Claim:
-    found = select(rows, part="softmax chain")
-    ratio = [r["by_step"][0][-1] / r["by_step"][1][-1] for r in found]
+    trained = select(rows, part="softmax chain")
+    ratio = [r["by_step"][0][-1] / r["by_step"][1][-1] for r in trained]
     return gated_claim(
         "softmax attention learns the chain as well",
         "a softmax layer learns the chain too (here: its error at most twice descent's)",
         f"error over descent's: {spread(ratio)}",
-        [Case(below(ratio, 2.0), _short("softmax chain", found, _chain_over_zero))],
+        [Case(below(ratio, 2.0), _short("softmax chain", trained, _chain_over_zero))],
     )
 
 

@@ -144,10 +144,10 @@ class LsaTrain(Experiment):
     def cells(self, scale: Scale) -> list[Cell]:
         """Trainings of every kind, for every seed."""
         size: LsaSize = self.size(scale)
-        made = []
+        cells = []
         for seed in range(size.seeds):
             common = {"seed": seed, "batch": size.batch, "prompts": size.prompts}
-            made += self._chains(size, seed, common)
+            cells += self._chains(size, seed, common)
             for d, n in size.one_steps:
                 key = {"part": "one step", "d": d, "n": n, "seed": seed}
                 options: dict[str, Any] = {
@@ -158,7 +158,7 @@ class LsaTrain(Experiment):
                     **common,
                     "prompts": min(FLOOR_PROMPTS * size.prompts, MOST_PROMPTS),
                 }
-                made.append(Cell(key, f"{RUNS}:train_one_step", options, ("steps",)))
+                cells.append(Cell(key, f"{RUNS}:train_one_step", options, ("steps",)))
             for n, k in size.loops:
                 key = {"part": "loop", "n": n, "k": k, "seed": seed}
                 options = {
@@ -171,9 +171,9 @@ class LsaTrain(Experiment):
                     "steps": size.steps // 2,
                     **common,
                 }
-                made.append(Cell(key, f"{RUNS}:train_looped", options, ("steps",)))
-            made += self._softmax(size, seed, common)
-        return made
+                cells.append(Cell(key, f"{RUNS}:train_looped", options, ("steps",)))
+            cells += self._softmax(size, seed, common)
+        return cells
 
     def _chains(self, size: LsaSize, seed: int, common: dict[str, Any]) -> list[Cell]:
         first = n, k, lr = size.chains[0]

@@ -25,32 +25,32 @@ def lsa_figure(rows: Rows) -> Figure:
     for i, case in enumerate(
         c for c in chain_cases(rows) if c in _DRAWN or c == chain_cases(rows)[0]
     ):
-        found = select(rows, part="chain", case=case)
-        at = [w[0] for w in found[0]["watched"]]
-        values = [[max(w[1], 1e-16) for w in r["watched"]] for r in found]
+        trained = select(rows, part="chain", case=case)
+        at = [w[0] for w in trained[0]["watched"]]
+        values = [[max(w[1], 1e-16) for w in r["watched"]] for r in trained]
         curve(losses, at, values, case, i, i // 4)
     losses.set_xscale("symlog", linthresh=100)  # plain descent takes many more steps
     title(losses, "trainings on the chain", "step", "loss")
     for i, case in enumerate(chain_cases(rows)[:2]):
-        found = select(rows, part="chain", case=case)
-        k = len(found[0]["by_step"][0])
-        curve(chain, range(k), [r["by_step"][0] for r in found], f"model, {case}", i)
-        curve(chain, range(k), [r["by_step"][1] for r in found], "descent", i, 1)
+        trained = select(rows, part="chain", case=case)
+        k = len(trained[0]["by_step"][0])
+        curve(chain, range(k), [r["by_step"][0] for r in trained], f"model, {case}", i)
+        curve(chain, range(k), [r["by_step"][1] for r in trained], "descent", i, 1)
     title(chain, "the model's own chain", "steps", ERROR)
-    found = select(rows, part="softmax chain")
+    trained = select(rows, part="softmax chain")
     for i, name in enumerate(("softmax", "descent")):
-        curves = [r["by_step"][i] for r in found]
+        curves = [r["by_step"][i] for r in trained]
         curve(soft, range(len(curves[0])), curves, name, i, i)
-    floor = found[0]["floor"]
+    floor = trained[0]["floor"]
     soft.axhline(floor, color="0.5", linewidth=0.8, label="least loss of one linear step")
     title(soft, "the chain of a softmax layer", "steps", ERROR)
     _draw_shifts(shifts, select(rows, part="chain", case=chain_cases(rows)[0]))
     for axis, case in zip(eigen, (chain_cases(rows)[0], ILL, TWO_BLOCKS), strict=True):
         _draw_eigenvalues(axis, select(rows, part="chain", case=case), case)
     for i, part in enumerate(("softmax chain", "softmax, no chain")):
-        found = select(rows, part=part)
-        at = [w[0] for w in found[0]["watched"]]
-        curve(attention, at, [[w[1] for w in r["watched"]] for r in found], part, i)
+        trained = select(rows, part=part)
+        at = [w[0] for w in trained[0]["watched"]]
+        curve(attention, at, [[w[1] for w in r["watched"]] for r in trained], part, i)
     title(attention, "trainings of softmax layers", "step", "loss")
     for axis in (losses, chain, soft, attention, shifts):
         axis.set_yscale("log")

@@ -141,17 +141,17 @@ def train_chain(
 @torch.no_grad()
 def _against_descent(model: ChainModel, fresh: Prompts, lr: float, k: int) -> dict[str, Any]:
     """Losses of the model's own chain and of exact descent, mean and median; how far apart they are."""
-    made, exact = model.roll_out(fresh, k), descent(fresh, lr, k)
-    ours, theirs = recovery(made[:, -1], fresh), recovery(exact[:, -1], fresh)
+    rolled, exact = model.roll_out(fresh, k), descent(fresh, lr, k)
+    ours, theirs = recovery(rolled[:, -1], fresh), recovery(exact[:, -1], fresh)
     size = exact.norm(dim=2).amax(1)
-    off = (made - exact).norm(dim=2).amax(1) / size
+    off = (rolled - exact).norm(dim=2).amax(1) / size
     return {
         "mean": [float(ours.mean()), float(theirs.mean())],
         "median": [float(ours.median()), float(theirs.median())],
         "off": [float(off.max()), float(off.median())],
         "by_step": [
             [float(recovery(path[:, i], fresh).mean()) for i in range(k + 1)]
-            for path in (made, exact)
+            for path in (rolled, exact)
         ],
     }
 
@@ -163,14 +163,14 @@ def _shifted(
     spectrum = torch.tensor(eigenvalues, dtype=torch.float64)
     fresh = gaussian_prompts(count, n, model.d, data_generator(seed, EVALUATION + 1), spectrum)
     stable = lr * torch.linalg.eigvalsh(fresh.X.mT @ fresh.X / n)[:, -1] < 2
-    told: dict[str, Any] = {"unstable": float((~stable).double().mean())}
+    by_part: dict[str, Any] = {"unstable": float((~stable).double().mean())}
     for name, which in (("stable", stable), ("diverging", ~stable)):
         if bool(which.any()):
             part = Prompts(fresh.X[which], fresh.target[which])
             start = float(recovery(torch.zeros_like(part.target), part).mean())
-            found = _against_descent(model, part, lr, k)
-            told[name] = {"mean": found["mean"], "median": found["median"], "start": start}
-    return told
+            compared = _against_descent(model, part, lr, k)
+            by_part[name] = {"mean": compared["mean"], "median": compared["median"], "start": start}
+    return by_part
 
 
 @torch.no_grad()
@@ -337,11 +337,11 @@ def train_softmax(
         for _ in range(k):
             chain = tokens.chain_tokens(weights.double()).float()
             weights = torch.cat([weights, layer(data, chain)[:, -1:]], 1)
-        made = [recovery(weights[:, i].double(), fresh) for i in range(k + 1)]
+        by_step = [recovery(weights[:, i].double(), fresh) for i in range(k + 1)]
         exact = [recovery(w, fresh) for w in descent(fresh, lr, k).unbind(1)] if lr else []
     return {
         "watched": watched,
-        "by_step": [[float(v.mean()) for v in part] for part in (made, exact)],
-        "median": [float(part[-1].median()) for part in (made, exact) if part],
+        "by_step": [[float(v.mean()) for v in part] for part in (by_step, exact)],
+        "median": [float(part[-1].median()) for part in (by_step, exact) if part],
         "floor": one_step_floor(d, n),
     }

@@ -23,42 +23,42 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
     """Chains, layers without one, loops, shifts."""
     chains = []
     for case in chain_cases(rows):
-        found = select(rows, part="chain", case=case)
+        trained = select(rows, part="chain", case=case)
         chains.append(
             (
                 case,
-                spread([r["loss"] for r in found]),
-                spread([r["off"][0] for r in found]),
-                _pair(found, "mean"),
-                _pair(found, "median"),
-                spread([r["blocks"]["V31"] for r in found]),
-                spread([r["blocks"]["W13"] for r in found]),
+                spread([r["loss"] for r in trained]),
+                spread([r["off"][0] for r in trained]),
+                _pair(trained, "mean"),
+                _pair(trained, "median"),
+                spread([r["blocks"]["V31"] for r in trained]),
+                spread([r["blocks"]["W13"] for r in trained]),
             )
         )
     one_steps = []
     for d, n in dict.fromkeys((r["d"], r["n"]) for r in select(rows, part="one step")):
-        found = select(rows, part="one step", d=d, n=n)
+        trained = select(rows, part="one step", d=d, n=n)
         one_steps.append(
             (
                 f"{d}",
                 f"{n}",
-                f"{found[0]['floor']:.4g}",
-                spread([r["mean"][0] for r in found]),
-                spread([r["median"][0] for r in found]),
-                f"{found[0]['rate'][1]:.4g}",
-                spread([r["rate"][0] for r in found]),
+                f"{trained[0]['floor']:.4g}",
+                spread([r["mean"][0] for r in trained]),
+                spread([r["median"][0] for r in trained]),
+                f"{trained[0]['rate'][1]:.4g}",
+                spread([r["rate"][0] for r in trained]),
             )
         )
     loops = []
     for n, k in dict.fromkeys((r["n"], r["k"]) for r in select(rows, part="loop")):
-        found = select(rows, part="loop", n=n, k=k)
-        learned = spread([r["learned_rate"] for r in found])
-        loops.append((f"{n}", f"{k}", _pair(found, "mean"), _pair(found, "median"), learned))
+        trained = select(rows, part="loop", n=n, k=k)
+        learned = spread([r["learned_rate"] for r in trained])
+        loops.append((f"{n}", f"{k}", _pair(trained, "mean"), _pair(trained, "median"), learned))
     shifts = []
     for case in chain_cases(rows):
-        found = [r for r in select(rows, part="chain", case=case) if "shifts" in r]
-        for name in found[0]["shifts"] if found else ():
-            there = [r["shifts"][name] for r in found]
+        trained = [r for r in select(rows, part="chain", case=case) if "shifts" in r]
+        for name in trained[0]["shifts"] if trained else ():
+            there = [r["shifts"][name] for r in trained]
             parts = []
             for part in ("stable", "diverging"):
                 seen = [t[part] for t in there if part in t]
@@ -68,33 +68,33 @@ def lsa_tables(rows: Rows) -> list[ResultTable]:
     scaling = [
         (
             case,
-            *(spread([r["watched"][at][2] for r in found]) for at in (0, -1)),
+            *(spread([r["watched"][at][2] for r in trained]) for at in (0, -1)),
             *(
-                spread([r["conditions"][when][block] for r in found])
+                spread([r["conditions"][when][block] for r in trained])
                 for block in (0, 1)
                 for when in (0, 1)
             ),
-            _learned_by(found),
+            _learned_by(trained),
         )
         for case in chain_cases(rows)
-        if (found := select(rows, part="chain", case=case))
+        if (trained := select(rows, part="chain", case=case))
     ]
     softmax = [
         (
             part,
-            spread([r["by_step"][0][-1] for r in found]),
-            spread([r["median"][0] for r in found]),
+            spread([r["by_step"][0][-1] for r in trained]),
+            spread([r["median"][0] for r in trained]),
             *(
                 (
-                    spread([r["by_step"][1][-1] for r in found]),
-                    spread([r["median"][1] for r in found]),
+                    spread([r["by_step"][1][-1] for r in trained]),
+                    spread([r["median"][1] for r in trained]),
                 )
-                if found[0]["by_step"][1]
-                else (f"{found[0]['floor']:.4g} (one linear step)", "-")
+                if trained[0]["by_step"][1]
+                else (f"{trained[0]['floor']:.4g} (one linear step)", "-")
             ),
         )
         for part in ("softmax chain", "softmax, no chain")
-        if (found := select(rows, part=part))
+        if (trained := select(rows, part=part))
     ]
     return [
         ResultTable(

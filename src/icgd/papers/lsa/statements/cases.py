@@ -56,14 +56,14 @@ def gaussian_prompts(
 
 def losses_after(given: Prompts, lr: float, steps: tuple[int, ...]) -> dict[int, Tensor]:
     """1/2 |w_k - w*|^2 of every prompt after k exact steps from 0, for every k asked for."""
-    gap, done, found = -given.target.unsqueeze(-1), 0, {}
+    gap, done, losses = -given.target.unsqueeze(-1), 0, {}
     S = given.moments
     for k in sorted(steps):
         for _ in range(k - done):
             gap = gap - lr * (S @ gap)
         done = k
-        found[k] = gap.square().sum(dim=(-2, -1)) / 2
-    return found
+        losses[k] = gap.square().sum(dim=(-2, -1)) / 2
+    return losses
 
 
 @cache

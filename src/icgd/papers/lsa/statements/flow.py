@@ -111,18 +111,18 @@ def flow(moments: ChainMoments, V: Tensor, W: Tensor, *, below: float, evaluatio
 
     below, evaluations  stop when the objective is below, or after so many gradients
     """
-    size, made = 1e-2, 1
+    size, evaluated = 1e-2, 1
     loss, in_V, in_W = moments.gradients(V, W)
     first = loss
-    while loss > below and made < evaluations:
+    while loss > below and evaluated < evaluations:
         to_V, to_W = V - size * in_V, W - size * in_W
         new, *gradients = moments.gradients(to_V, to_W)
-        made += 1
+        evaluated += 1
         if new < loss:
             V, W, loss, (in_V, in_W), size = to_V, to_W, new, gradients, 1.02 * size
         else:
             size /= 2
-    return Flow(V, W, (first, loss), made)
+    return Flow(V, W, (first, loss), evaluated)
 
 
 def roll_out(layout: Layout, V: Tensor, W: Tensor, given: Prompts, k: int) -> Tensor:

@@ -18,16 +18,6 @@ def _sizes(d: int, n: int) -> None:
             raise InvalidParameter(name, value, "be an integer >= 1")
 
 
-def one_step_loss(lr: float, d: int, n: int) -> float:
-    """Mean loss after one step: d/2 (1 - 2 lr + lr^2 (n+d+1)/n), from E S = I and E S^2 = (n+d+1)/n I.
-
-    >>> one_step_loss(0.0, 10, 20)
-    5.0
-    """
-    _sizes(d, n)
-    return d / 2 * (1 - 2 * lr + lr**2 * (n + d + 1) / n)
-
-
 def best_step(d: int, n: int) -> float:
     """The step size n / (n + d + 1) at which one step leaves least.
 

@@ -37,11 +37,11 @@ SAMPLING = 0.03
 
 def off_floor() -> dict[tuple[int, int], float]:
     """Relative distance of the simulated loss of the best single step from its formula."""
-    found = {}
+    distances = {}
     for d, n in SIZES:
         loss = float(simulated(d, n, best_step(d, n), (1,))[1].mean())
-        found[d, n] = abs(loss / one_step_floor(d, n) - 1)
-    return found
+        distances[d, n] = abs(loss / one_step_floor(d, n) - 1)
+    return distances
 
 
 def one_step_parts(layer: LinearAttentionLayer, given: Prompts) -> tuple[Tensor, Tensor, Tensor]:

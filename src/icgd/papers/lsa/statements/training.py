@@ -66,8 +66,8 @@ def _diagonal_gradients(
     size = torch.tensor([0.6, 1.0, 1.4], dtype=torch.float64)[:d]
     with torch.no_grad():
         layer.V[w.unsqueeze(1), x] = torch.diag(-0.1 * size)
-        made = torch.diag(0.1 * size.flip(0))
-        layer.W[x.unsqueeze(1), w] = made if shared else turn @ made @ turn.T
+        diagonal = torch.diag(0.1 * size.flip(0))
+        layer.W[x.unsqueeze(1), w] = diagonal if shared else turn @ diagonal @ turn.T
     _, V, W = cot_gradients(layer, given, lr, k)
     blocks = torch.stack([V[w][:, x], W[x][:, w]])
     along = torch.diag_embed(blocks.diagonal(dim1=-2, dim2=-1))
@@ -141,14 +141,14 @@ def flows(
     n = 4 * d
     moments, fresh = chain_moments(prompts(d, n, 64, seed=7), lr, k), prompts(d, n, 200, seed=8)
     path = torch.stack([exact_path(X, y, lr, k) for X, y in zip(fresh.X, fresh.y, strict=True)])
-    found = []
+    results = []
     for seed in seeds:
         for kind in kinds:
             V, W = start(moments.layout, kind, seed)
             end = flow(moments, V, W, below=1e-22, evaluations=evaluations)
-            made = roll_out(moments.layout, end.V, end.W, fresh, k)
-            found.append(Found(end.losses, float((made - path).abs().max())))
-    return found
+            rolled = roll_out(moments.layout, end.V, end.W, fresh, k)
+            results.append(Found(end.losses, float((rolled - path).abs().max())))
+    return results
 
 
 @dataclass(frozen=True)

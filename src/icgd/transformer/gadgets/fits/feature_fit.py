@@ -161,8 +161,8 @@ def outer_weights(
         axes[0] = axes[0][axes[0] > 1e-9 * box[0]]
     points = grid_points(axes)
     columns = (_odd_units if odd else _units)(points, a, activation)
-    found = torch.linalg.lstsq(columns, f(points).unsqueeze(1), driver="gelsd", rcond=RCOND)
-    return found.solution[:, 0]
+    solved = torch.linalg.lstsq(columns, f(points).unsqueeze(1), driver="gelsd", rcond=RCOND)
+    return solved.solution[:, 0]
 
 
 def certified(
@@ -199,20 +199,6 @@ def settled(f: Callable[[Tensor], Tensor], fit: FeatureFit) -> FeatureFit:
     axes = first_samples(fit.a, fit.box, smooth=fit.activation != "relu", odd=fit.odd)
     error = largest_between(lambda points: fit(points) - f(points), axes, rounding) + rounding
     return replace(fit, certificate=replace(fit.certificate, sup_error=error))
-
-
-def odd_in_first(fit: FeatureFit) -> FeatureFit:
-    """(f(s, t) - f(-s, t)) / 2 with twice the units: 0 at s = 0, and no worse a fit of an odd function.
-
-    Statement: [BRIDGE] Theorem 2
-
-    Differs from the paper: it relies on a small P(0, t) for the tokens that must not count.
-    """
-    if fit.odd:
-        return fit
-    a = torch.stack([fit.a, _mirror(fit.a)], 1).flatten(0, 1)
-    c = torch.stack([fit.c / 2, -fit.c / 2], 1).flatten()
-    return replace(fit, a=a, c=c, odd=True, way=f"{fit.way}, made odd")
 
 
 # -- the functions of one variable a network needs ---------------------------------------------------

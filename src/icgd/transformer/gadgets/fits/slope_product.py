@@ -106,7 +106,7 @@ def _quotients(
 ) -> list[tuple[str, Tensor]]:
     """Candidates: how many quotients per unit, how wide, and which units they are taken of."""
     s_radius, z_radius = box
-    found = []
+    candidates = []
     for n_quotients in (1, 2, 3, 4):
         n = n_units // (2 * n_quotients)
         # A kink is as sharp at every distance: with ReLUs there is nothing to extrapolate.
@@ -121,8 +121,8 @@ def _quotients(
                 units, label = _units_for_slope(activation, z_radius, n, attention)
                 widths = ladder(n_quotients, reach / s_radius)
             way = f"{n_quotients} quotients of {label}, up to {reach:g}"
-            found.append((way, _stencil(units, widths)))
-    return found
+            candidates.append((way, _stencil(units, widths)))
+    return candidates
 
 
 @lru_cache(maxsize=64)
@@ -176,8 +176,8 @@ def _best(
         fit = FeatureFit(*both, attention, blank, box=box, odd=True)
         return float((fit(points) - exact).abs().max() + _LARGE * c.abs().sum()), c
 
-    found = [(*miss(a), way, a) for way, a in candidates]
-    _, c, way, a = min(found, key=lambda item: item[0])
+    tried = [(*miss(a), way, a) for way, a in candidates]
+    _, c, way, a = min(tried, key=lambda item: item[0])
     return certified(product, box, a, c, attention, True, name, way)
 
 

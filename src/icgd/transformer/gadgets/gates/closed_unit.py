@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
 
 from icgd.transformer.certificate import Certificate
 from icgd.transformer.gadgets.gates.gate import gate_strength
-from icgd.transformer.nn.feedforward import Units
-from icgd.transformer.nn.symbolic import ZERO, Builder, Closed, Const, Reg, Value, Zero, once_fixed
+from icgd.transformer.nn.feedforward import UnitGadget, Units
+from icgd.transformer.nn.symbolic import ZERO, Builder, Closed, Const, Reg, Value, Zero
 
 
 def closed_slope(z_bound: float, dtype: torch.dtype) -> float:
@@ -39,7 +38,7 @@ def known_number(value: Value) -> float | None:
     return 0.0 if isinstance(value, Zero) else None
 
 
-class ClosedUnit(nn.Module):
+class ClosedUnit(UnitGadget):
     """target += hidden * [z <= 0], exact outside the ramp 0 < z < 1/k.
 
     Statement: [COT] Theorem 4.1
@@ -76,33 +75,27 @@ class ClosedUnit(nn.Module):
         """Ramp, cap, and the constant one on hidden layers."""
         return [self.ramp, self.cap, self.one]
 
-    @once_fixed
-    def is_plain(self) -> bool:
-        """Whether every weight is the one that was compiled."""
-        return all(group.is_plain() for group in self.units())
-
     @property
     def watched(self) -> tuple[str, str]:
         """Slots of the pre-activation and of the flag that says whether it is hidden."""
         return self.z, self.hidden
 
-    def emit(self, b: Builder) -> None:
-        """Hidden layer: remember the activation instead of writing 0s and 1s out."""
+    def emit_short(self, b: Builder) -> bool:
+        """See UnitGadget. Hidden layer: remember the activation instead of writing 0s and 1s out."""
         z, hidden = b.read(self.z), b.read(self.hidden)
         linear = ZERO if self.linear is None else b.read(self.linear)
         flags = [known_number(v) for v in (hidden, linear)]
-        if self.is_plain() and isinstance(z, Zero) and flags[0] == 0.0:
-            return
-        if self.is_plain() and isinstance(z, Reg) and flags == [0.0, 1.0]:
-            return
-        if self.is_plain() and isinstance(z, Reg) and flags == [1.0, 0.0]:
+        if isinstance(z, Zero) and flags[0] == 0.0:
+            return True
+        if isinstance(z, Reg) and flags == [0.0, 1.0]:
+            return True
+        if isinstance(z, Reg) and flags == [1.0, 0.0]:
             b.write(self.target, Closed(b.relu(z), self.slope))
-            return
-        for group in self.units():
-            group.emit(b)
+            return True
+        return False
 
 
-class Rectifier(nn.Module):
+class Rectifier(UnitGadget):
     """target += relu(z) - relu(-z - C hidden): relu(z) on a hidden layer, z on a linear one.
 
     hidden=None leaves the second unit out: every layer has an activation.
@@ -139,22 +132,16 @@ class Rectifier(nn.Module):
         """Positive and, where layers may be linear, negative part."""
         return [self.positive] if self.negative is None else [self.positive, self.negative]
 
-    @once_fixed
-    def is_plain(self) -> bool:
-        """Whether every weight is the one that was compiled."""
-        return all(group.is_plain() for group in self.units())
-
-    def emit(self, b: Builder) -> None:
-        """relu or copy, as the flag says."""
+    def emit_short(self, b: Builder) -> bool:
+        """See UnitGadget: relu or copy, as the flag says."""
         z = b.read(self.z)
         hidden = Const(1.0) if self.hidden is None else b.read(self.hidden)
         flag = known_number(hidden)
-        if self.is_plain() and isinstance(z, Zero) and flag is not None and flag >= 0.0:
-            return
-        if self.is_plain() and isinstance(z, Reg) and flag in (0.0, 1.0):
+        if isinstance(z, Zero) and flag is not None and flag >= 0.0:
+            return True
+        if isinstance(z, Reg) and flag in (0.0, 1.0):
             if flag:
                 b.watch("preactivation", self.z, z)
             b.write(self.target, b.relu(z) if flag else z)
-            return
-        for group in self.units():
-            group.emit(b)
+            return True
+        return False

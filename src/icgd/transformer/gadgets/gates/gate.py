@@ -13,11 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import nn
 
 from icgd.transformer.certificate import Certificate
-from icgd.transformer.nn.feedforward import Units
-from icgd.transformer.nn.symbolic import Builder, Closed, Const, Reg, Value, Zero, once_fixed
+from icgd.transformer.nn.feedforward import UnitGadget, Units
+from icgd.transformer.nn.symbolic import Builder, Closed, Const, Reg, Value, Zero
 
 
 def gate_strength(capacity: float, dtype: torch.dtype) -> float:
@@ -29,7 +28,7 @@ def gate_strength(capacity: float, dtype: torch.dtype) -> float:
     return 2.0 ** (math.ceil(math.log2(capacity)) - math.log2(torch.finfo(dtype).eps / 2))
 
 
-class Gate(nn.Module):
+class Gate(UnitGadget):
     """target += gate(sum coef * source; sum of off slots), entry by entry.
 
     Statement: [COT] Theorem 4.2
@@ -64,12 +63,7 @@ class Gate(nn.Module):
         """The two groups of units."""
         return [self.plus, self.minus]
 
-    @once_fixed
-    def is_plain(self) -> bool:
-        """Whether every weight is the one that was compiled, so that it can be reasoned about."""
-        return all(group.is_plain() for group in self.units())
-
-    def emit(self, b: Builder) -> None:
+    def emit_short(self, b: Builder) -> bool:
         """Open: copy. Shut: nothing. Shut entry by entry: mask by the activation that shuts it."""
         known, varying = 0.0, []
         for slot in self.off:
@@ -79,19 +73,18 @@ class Gate(nn.Module):
             elif not isinstance(value, Zero):
                 varying.append(value)
         decided = known == 0.0 or known >= 1.0
-        if not self.is_plain() or not decided or not _maskable(varying):
-            for group in self.units():
-                group.emit(b)
-            return
+        if not decided or not _maskable(varying):
+            return False
         if known >= 1.0:
-            return
+            return True
         value = b.combine([(b.read(slot), coef) for slot, coef in self.source.items()])
         if isinstance(value, Zero):
-            return
+            return True
         for shut in varying:
             if isinstance(shut, Closed) and isinstance(value, Reg):
                 value = _mask(b, value, shut)
         b.write(self.target, value)
+        return True
 
 
 def _maskable(varying: Sequence[Value]) -> bool:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from icgd.transformer.certificate import Certificate
 from icgd.transformer.gadgets.gates.gate import Gate
-from icgd.transformer.nn.feedforward import Units
-from icgd.transformer.nn.symbolic import Builder, Reg, once_fixed
+from icgd.transformer.nn.feedforward import UnitGadget, Units
+from icgd.transformer.nn.symbolic import Builder, Reg
 
 
-class SignedCopy(nn.Module):
+class SignedCopy(UnitGadget):
     """target += x where `negative` is 0, -x where `positive` is 0; the flags differ token by token.
 
     Statement: [COT] Lemma 3.1
@@ -45,32 +45,36 @@ class SignedCopy(nn.Module):
         """The four groups of units."""
         return [*self.same.units(), *self.opposite.units()]
 
-    @once_fixed
-    def is_plain(self) -> bool:
-        """Whether every weight is the one that was compiled."""
-        return all(group.is_plain() for group in self.units())
-
-    def emit(self, b: Builder) -> None:
-        """A product with +-1 where nothing was altered, the literal units otherwise."""
-        x, positive, negative = (b.read(slot) for slot in (self.source, *self.flags))
-        if not (isinstance(x, Reg) and isinstance(positive, Reg) and isinstance(negative, Reg)):
-            for group in self.units():
-                group.emit(b)
-            return
-        if self.is_plain():
-            signed = b.compute(lambda v, p, q: v * (p - q).unsqueeze(-1), [x, positive, negative])
+    def emit_short(self, b: Builder) -> bool:
+        """See UnitGadget: a product with +-1."""
+        registers = self._registers(b)
+        if registers:
+            signed = b.compute(lambda v, p, q: v * (p - q).unsqueeze(-1), registers)
             b.write(self.target, signed)
+        return bool(registers)
+
+    def emit_units(self, b: Builder) -> None:
+        """See UnitGadget; flags that differ token by token meet all entries of their token."""
+        registers = self._registers(b)
+        if not registers:
+            super().emit_units(b)
             return
         groups = self.units()
 
         def literal(v: Tensor, p: Tensor, q: Tensor) -> Tensor:
-            held = dict(
+            value = dict(
                 zip((self.source, *self.flags), (v, p.unsqueeze(-1), q.unsqueeze(-1)), strict=True)
             )
             total = torch.zeros_like(v)
             for group in groups:
-                inner = sum(coef.data * held[slot] for slot, coef in group.read.items())
+                inner = sum(coef.data * value[slot] for slot, coef in group.read.items())
                 total = total + group.write[self.target].data * torch.relu(inner)
             return total
 
-        b.write(self.target, b.compute(literal, [x, positive, negative]))
+        b.write(self.target, b.compute(literal, registers))
+
+    def _registers(self, b: Builder) -> list[Reg]:
+        """What it reads, if all of it is data; nothing otherwise."""
+        values = [b.read(slot) for slot in (self.source, *self.flags)]
+        registers = [value for value in values if isinstance(value, Reg)]
+        return registers if len(registers) == len(values) else []

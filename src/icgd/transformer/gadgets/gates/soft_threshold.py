@@ -7,14 +7,13 @@ positively homogeneous and cannot do this (docs/errata.md).
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from icgd.transformer.certificate import Certificate
-from icgd.transformer.nn.feedforward import Units
-from icgd.transformer.nn.symbolic import Builder, Reg, once_fixed
+from icgd.transformer.nn.feedforward import UnitGadget, Units
+from icgd.transformer.nn.symbolic import Builder, Reg
 
 
-class SoftThreshold(nn.Module):
+class SoftThreshold(UnitGadget):
     """target += sign(w) max(|w| - cut, 0), entry by entry.
 
     Statement: [COT] Theorem 3.3
@@ -37,17 +36,11 @@ class SoftThreshold(nn.Module):
         """The two groups of units."""
         return [self.above, self.below]
 
-    @once_fixed
-    def is_plain(self) -> bool:
-        """Whether every weight is the one that was compiled."""
-        return all(group.is_plain() for group in self.units())
-
-    def emit(self, b: Builder) -> None:
-        """One operation where nothing was altered, the literal units otherwise."""
+    def emit_short(self, b: Builder) -> bool:
+        """See UnitGadget: one operation."""
         value = b.read(self.source)
-        if not self.is_plain() or not isinstance(value, Reg):
-            for group in self.units():
-                group.emit(b)
-            return
+        if not isinstance(value, Reg):
+            return False
         cut = self.cut if self.above.bias is None else -float(self.above.bias.reshape(-1)[0])
         b.write(self.target, b.compute(lambda w: torch.nn.functional.softshrink(w, cut), [value]))
+        return True

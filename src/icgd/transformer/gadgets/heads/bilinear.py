@@ -142,7 +142,7 @@ def bilinear_layer(
             label=label,
         )
     C = options.sink
-    made = linearised(options.mode, p.bound, C=C, c=options.c, ulp=options.ulp)
+    linear = linearised(options.mode, p.bound, C=C, c=options.c, ulp=options.ulp)
     rest_query = [linear_rows(layout, [*((slot, C * f) for slot, f in p.one), *p.sink_query])]
     rest_key = [linear_rows(layout, [(p.sink, 1.0)])]
     for asks, keys in p.fixed:
@@ -157,9 +157,9 @@ def bilinear_layer(
             target,
             dtype=dtype,
             label=label,
-            asked=(query, key, p.bound) if h == 0 else None,
+            watched=(query, key, p.bound) if h == 0 else None,
         )
-        for h, (factor, height) in enumerate(made.heads)
+        for h, (factor, height) in enumerate(linear.heads)
     }
     return SoftmaxSublayer(heads, causal=causal)
 
@@ -171,15 +171,15 @@ def bilinear_certificate(options: BilinearOptions, bound: float, n_tokens: int) 
         grid = GridOptions(options.n_grid, rho, margin, bound, "spectral", options.dtype)
         return identity_table(grid).certificate
     C, ulp = options.sink, options.ulp
-    made = linearised(options.mode, bound, C=C, c=options.c, ulp=ulp)
-    law = error_law(options.mode, n_tokens=n_tokens, C=C, z=made.c * bound, ulp=ulp)
+    linear = linearised(options.mode, bound, C=C, c=options.c, ulp=ulp)
+    law = error_law(options.mode, n_tokens=n_tokens, C=C, z=linear.c * bound, ulp=ulp)
     # Leading orders only: a factor 2 covers the rest for z < 1, and the certificate says so.
     return Certificate(
         f"bilinear[{options.mode}]",
         bound,
         2 * law * bound,
         1.0,
-        1 / made.c,
+        1 / linear.c,
         n_tokens,
         rigorous=False,
     )

@@ -201,22 +201,6 @@ def joint_table(
     )
 
 
-def separable_terms(table: HeadTable, y_radius: float, tolerance: float) -> int:
-    """How many terms a_r(s) b_r(y) a product grid's function amounts to, up to a relative tolerance."""
-    p = math.isqrt(table.n_tokens)
-    offset = table.offset.reshape(p, p)
-    sides = (
-        (table.rates[0].reshape(p, p)[:, 0], offset[:, 0], table.radius),
-        (table.rates[1].reshape(p, p)[0], offset[0], y_radius),
-    )
-    weights = [
-        torch.softmax(_nodes(radius, p).unsqueeze(-1) * rate + rest, dim=-1)
-        for rate, rest, radius in sides
-    ]
-    singular = torch.linalg.svdvals(weights[0] @ table.values.reshape(p, p) @ weights[1].T)
-    return int((singular > tolerance * singular[0]).sum())
-
-
 def _nodes(radius: float, n: int) -> Tensor:
     angle = torch.linspace(0, math.pi, n, dtype=torch.float64)
     even = torch.linspace(-radius, radius, n, dtype=torch.float64)

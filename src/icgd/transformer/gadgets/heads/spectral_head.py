@@ -33,13 +33,13 @@ from icgd.transformer.nn.attention import attention
 from icgd.transformer.nn.feedforward import frozen
 
 
-def head_certificate(g: GridGeometry, dtype: torch.dtype, n_terms: int = 1) -> Certificate:
-    """What an identity, dot or product head (with |v| <= 1) promises on |s| <= radius."""
+def head_certificate(g: GridGeometry, dtype: torch.dtype) -> Certificate:
+    """What an identity or product head (with |v| <= 1) promises on |s| <= radius."""
     u = torch.finfo(dtype).eps / 2
     return Certificate(
         name=f"spectral_head[{g.temperature}]",
         domain=g.radius,
-        sup_error=head_error(g, g.radius, u, n_terms),
+        sup_error=head_error(g, g.radius, u),
         lipschitz=1.0,
         weight_norm=max(2 * g.beta * g.half_width, g.beta * g.half_width**2, g.half_width),
         n_tokens=g.n_grid,
@@ -79,24 +79,13 @@ class SpectralHead(nn.Module):
         table = torch.stack([2 * beta * level, -beta * level * level], dim=-1)
         self.table = frozen(table, table.shape, dtype)
 
-    def certificate(self, *, n_terms: int = 1, value_bound: float = 1.0) -> Certificate:
-        """Identity (defaults), dot over n_terms terms, or product with |v| <= value_bound."""
-        return head_certificate(self.geometry, self.levels.dtype, n_terms).scaled(value_bound)
+    def certificate(self, *, value_bound: float = 1.0) -> Certificate:
+        """Identity form, or product form with |v| <= value_bound."""
+        return head_certificate(self.geometry, self.levels.dtype).scaled(value_bound)
 
     def forward(self, s: Tensor) -> Tensor:
         """Identity form: s -> s."""
         return self._attend(s, self.levels.unsqueeze(-1)).squeeze(-1)
-
-    def dot(self, w: Tensor, x: Tensor) -> Tensor:
-        """Dot form: the keys carry w, the query carries x; needs sum |w_i x_i| <= radius."""
-        self._check((w * x).abs().sum(dim=-1))
-        keys = torch.cat(
-            [self.table[:, :1] * w.unsqueeze(-2), self.table[:, 1:].expand(*w.shape[:-1], -1, 1)],
-            dim=-1,
-        )
-        query = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1).unsqueeze(-2)
-        values = self.levels.unsqueeze(-1).expand(*w.shape[:-1], -1, 1)
-        return attention(query, keys, values).reshape(w.shape[:-1])
 
     def product(self, s: Tensor, v: Tensor) -> Tensor:
         """Product form: (s, v) -> s v, one head for a whole vector."""
@@ -190,7 +179,7 @@ class FunctionHead(SpectralHead):
                 f"wanted error is {max_error:.2g}. Raise n_grid, shrink the radius, or accept the error."
             )
 
-    def certificate(self, *, n_terms: int = 1, value_bound: float = 1.0) -> Certificate:
+    def certificate(self, *, value_bound: float = 1.0) -> Certificate:
         """Function form, or function-product with |v| <= value_bound."""
         return self._certificate.scaled(value_bound)
 

@@ -72,30 +72,30 @@ def grid_violations(
     n_grid: int, rho: float, margin: float, radius: float, temperature: str
 ) -> list[str]:
     """Every reason why these numbers do not describe a head, as sentences; empty if they do."""
-    found = []
+    violations = []
     if temperature not in ("spectral", "hard"):
-        found.append(f"`temperature` must be 'spectral' or 'hard'. Got {temperature!r}.")
+        violations.append(f"`temperature` must be 'spectral' or 'hard'. Got {temperature!r}.")
     if isinstance(n_grid, bool) or not isinstance(n_grid, int) or n_grid < 2:
-        found.append(f"`n_grid` must be an integer >= 2. Got {n_grid!r}.")
+        violations.append(f"`n_grid` must be an integer >= 2. Got {n_grid!r}.")
     for name, value in (("rho", rho), ("radius", radius)):
         if not (math.isfinite(value) and value > 0):
-            found.append(f"`{name}` must be a finite number > 0. Got {value!r}.")
+            violations.append(f"`{name}` must be a finite number > 0. Got {value!r}.")
         elif not 1e-100 <= value <= 1e100:
             # Squares of it must stay representable.
-            found.append(
+            violations.append(
                 f"`{name}` must lie between 1e-100 and 1e100. Got {value!r}. Scale the data."
             )
     if not (math.isfinite(margin) and margin >= 0):
-        found.append(f"`margin` must be a finite number >= 0. Got {margin!r}.")
+        violations.append(f"`margin` must be a finite number >= 0. Got {margin!r}.")
     elif margin > 1e100:  # its product with rho must stay representable
-        found.append(f"`margin` must be at most 1e100. Got {margin!r}.")
-    if not found and temperature == "spectral" and n_grid < min_grid(rho, margin):
-        found.append(
+        violations.append(f"`margin` must be at most 1e100. Got {margin!r}.")
+    if not violations and temperature == "spectral" and n_grid < min_grid(rho, margin):
+        violations.append(
             f"`n_grid` of the spectral head must be >= {min_grid(rho, margin)} for rho={rho}, "
             f"margin={margin}: the margins alone take {2 * margin * rho:.3g} spacings. Got {n_grid}. "
             "Raise n_grid, or lower rho or margin (and accept the larger certified error)."
         )
-    return found
+    return violations
 
 
 def make_geometry(
@@ -112,9 +112,9 @@ def make_geometry(
     >>> round(g.half_width, 3), round(g.sigma / g.spacing, 12)
     (3.924, 1.4)
     """
-    found = grid_violations(n_grid, rho, margin, radius, temperature)
-    if found:
-        raise AssumptionViolated(*found)
+    violations = grid_violations(n_grid, rho, margin, radius, temperature)
+    if violations:
+        raise AssumptionViolated(*violations)
     if temperature == "hard":
         spacing = 2 * radius / (n_grid - 1)
         beta = HARD_SHARPNESS / spacing**2

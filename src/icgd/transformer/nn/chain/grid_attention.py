@@ -117,8 +117,8 @@ class GridAttention(AttentionLayer):
     def grids(self) -> dict[str, Grid]:
         """See AttentionLayer; all banks share one grid."""
         level = self.levels.data
-        made = Grid(level, self.linear.data, self.quadratic.data, level)
-        return {f"attention.{b.name}": made for b in self.head_banks() if b.is_plain()}
+        grid = Grid(level, self.linear.data, self.quadratic.data, level)
+        return {f"attention.{b.name}": grid for b in self.head_banks() if b.is_plain()}
 
     def head_banks(self) -> list[HeadBank]:
         """The banks, typed."""
@@ -194,8 +194,8 @@ class GridAttention(AttentionLayer):
             query = self._zero_query(b, bank)
         if not isinstance(query, Reg):
             return
-        asked = [slot for slot in bank.query if not isinstance(b.read(slot), Zero)]
-        slots = "+".join(asked) or next(iter(bank.query))
+        sources = [slot for slot in bank.query if not isinstance(b.read(slot), Zero)]
+        slots = "+".join(sources) or next(iter(bank.query))
         b.watch(f"attention.{bank.name}", slots, query)
         hat = b.hat(query, reader) if plain else self._mixed_read(b, bank, query)
         b.heads(f"attention.{bank.name}", slots, query, hat)

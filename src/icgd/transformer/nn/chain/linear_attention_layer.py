@@ -80,8 +80,8 @@ class LinearAttentionLayer(FrozenLayer):
 
     def answers(self, asking: Tensor, speaking: Tensor) -> Tensor:
         """V Z (Z^T W z) / n for every asking token z."""
-        made = attention(asking @ self.W.T, speaking, speaking @ self.V.T, kind="linear")
-        return made * (speaking.shape[-2] / self.n_data)
+        answers = attention(asking @ self.W.T, speaking, speaking @ self.V.T, kind="linear")
+        return answers * (speaking.shape[-2] / self.n_data)
 
     def dense_parameters(self, n_columns: int) -> int:
         """See FrozenLayer."""

@@ -195,17 +195,17 @@ class HeadFamily(nn.Module):
 
     def _asked(self, tokens: Tensor, units: slice, look: Look) -> list[Tensor]:
         """Every feature of some units for all pairs of tokens, (..., u, i, s), shown to the range watch."""
-        asked = []
+        queries = []
         for i, label in enumerate(self.labels):
             query = tokens[..., self.get_buffer(f"query_{i}")[units]].movedim(-2, -3)
             key = tokens[..., self.get_buffer(f"key_{i}")[units]].movedim(-2, -3)
-            asked.append(query @ key.transpose(-2, -1))
+            queries.append(query @ key.transpose(-2, -1))
             # Equal along the side that is the same in all tokens: look once. (..., token, u)
-            pairs = asked[-1]
+            pairs = queries[-1]
             once = pairs[..., 0] if self.same_key else pairs[..., 0, :]
             seen = once if self.same_key or self.same_query else pairs.flatten(-2)
             look(label, seen.mT, self.reach[i])
-        return asked
+        return queries
 
     def dense(self, tokens: Tensor, look: Look, room: int = 32) -> Tensor:
         """What the family adds, with literal D x D matrices, a few heads at a time.
@@ -287,12 +287,12 @@ class _Pairs:
     def along(self, q_side: Tensor, k_side: Tensor) -> Tensor:
         """(..., T, U) for tokens on one side and one token on the other."""
         if self.alike_query and k_side.shape[-2] == 1:
-            found = q_side[..., self.query[0]] @ k_side[..., 0, self.key].mT
+            products = q_side[..., self.query[0]] @ k_side[..., 0, self.key].mT
         elif self.alike_key and q_side.shape[-2] == 1:
-            found = k_side[..., self.key[0]] @ q_side[..., 0, self.query].mT
+            products = k_side[..., self.key[0]] @ q_side[..., 0, self.query].mT
         else:
-            found = (q_side[..., self.query] * k_side[..., self.key]).sum(dim=-1)
-        return found[..., self.place]
+            products = (q_side[..., self.query] * k_side[..., self.key]).sum(dim=-1)
+        return products[..., self.place]
 
 
 def _gather(moved: Tensor, target: Tensor, width: int) -> Tensor:

@@ -60,7 +60,7 @@ class SoftmaxHead(nn.Module):
 
     query, key  (r, width): score = <query h_i, key h_s>
     value       (m, width)  target  (m,) coordinates it is added to
-    asked       optional ((r', width), (r', width), reach): inner products the head was made for
+    watched     optional ((r', width), (r', width), reach): inner products the head was made for
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SoftmaxHead(nn.Module):
         *,
         dtype: torch.dtype,
         label: str = "score",
-        asked: tuple[Tensor, Tensor, float] | None = None,
+        watched: tuple[Tensor, Tensor, float] | None = None,
     ) -> None:
         super().__init__()
         for name, matrix in (("query", query), ("key", key), ("value", value)):
@@ -80,10 +80,10 @@ class SoftmaxHead(nn.Module):
             self.register_buffer(f"{name}_columns", _used(matrix), persistent=False)
         self.register_buffer("target", target, persistent=False)
         self.label, self.reach = label, math.inf
-        if asked is not None:
-            self.register_buffer("asked_query", asked[0].to(dtype), persistent=False)
-            self.register_buffer("asked_key", asked[1].to(dtype), persistent=False)
-            self.reach = asked[2]
+        if watched is not None:
+            self.register_buffer("watched_query", watched[0].to(dtype), persistent=False)
+            self.register_buffer("watched_key", watched[1].to(dtype), persistent=False)
+            self.reach = watched[2]
         self._compiled = [p.data.clone() for p in self.parameters()]
 
     @once_fixed
@@ -100,9 +100,9 @@ class SoftmaxHead(nn.Module):
     def look(self, tokens: Tensor, look: Look, causal: bool = False) -> None:
         """Show the numbers the head was made for to the range watch; tokens that are not seen do not count."""
         if math.isfinite(self.reach):
-            q = tokens @ self.get_buffer("asked_query").T
-            asked = q @ (tokens @ self.get_buffer("asked_key").T).mT
-            look(self.label, asked.tril() if causal else asked, self.reach)
+            q = tokens @ self.get_buffer("watched_query").T
+            products = q @ (tokens @ self.get_buffer("watched_key").T).mT
+            look(self.label, products.tril() if causal else products, self.reach)
 
     def nonzeros(self) -> int:
         """Non-zero entries of the three matrices."""
@@ -142,13 +142,13 @@ class SoftmaxSublayer(Sublayer):
         mask, out = self.mask(tokens.shape[-2], tokens), tokens.clone()
         for head in self.each():
             head.look(tokens, look, self.causal)
-            made = attention(
+            collected = attention(
                 head.part("query", tokens),
                 head.part("key", tokens),
                 head.part("value", tokens),
                 mask=mask,
             )
-            out.index_add_(-1, head.get_buffer("target"), made)
+            out.index_add_(-1, head.get_buffer("target"), collected)
         return out
 
     def sparse(self, tokens: Tensor, look: Look) -> Tensor:
@@ -170,18 +170,20 @@ class SoftmaxSublayer(Sublayer):
     def views(self, tokens: Tensor, interest: Interest) -> list[HeadView]:
         """See Sublayer."""
         mask, shown = self.mask(len(tokens), tokens), slice(0, interest.tokens)
-        rows, made = interest.of_tokens(len(tokens)), []
+        rows, views = interest.of_tokens(len(tokens)), []
         for name, head in self.heads.items():
             assert isinstance(head, SoftmaxHead)
             score = head.part("query", tokens)[rows] @ head.part("key", tokens).mT
             if mask is not None:
                 score = score.masked_fill(~mask[rows], -torch.inf)
             weights = torch.softmax(score, dim=-1)
-            asked = score.masked_fill(score.isinf(), 0.0)  # what is masked has weight 0
-            made.append(
-                HeadView(name, head.label, "tokens", asked[:, shown], rows, None, weights[:, shown])
+            scores = score.masked_fill(score.isinf(), 0.0)  # what is masked has weight 0
+            views.append(
+                HeadView(
+                    name, head.label, "tokens", scores[:, shown], rows, None, weights[:, shown]
+                )
             )
-        return made
+        return views
 
     def counts(self, width: int) -> SublayerCounts:
         """See Sublayer."""

@@ -81,8 +81,8 @@ class SpectralSublayer(Sublayer):
         weight = read(s)
         if self.causal:
             weight = weight.tril()
-        made = self.get_parameter("scale") * (weight @ values)
-        return tokens.clone().index_add_(-1, self.get_buffer("target"), made)
+        collected = self.get_parameter("scale") * (weight @ values)
+        return tokens.clone().index_add_(-1, self.get_buffer("target"), collected)
 
     def sparse(self, tokens: Tensor, look: Look) -> Tensor:
         """See Sublayer."""
@@ -91,8 +91,8 @@ class SpectralSublayer(Sublayer):
     def dense(self, tokens: Tensor, look: Look) -> Tensor:
         """See Sublayer: one literal head after the other."""
         q, k = tokens @ self.get_parameter("query").T, tokens @ self.get_parameter("key").T
-        asked = q @ k.mT
-        look(self.label, asked.tril() if self.causal else asked, self.radius)
+        queries = q @ k.mT
+        look(self.label, queries.tril() if self.causal else queries, self.radius)
         values = tokens @ self.get_parameter("value").T
         rates, offset, levels = (self.get_parameter(n) for n in ("rates", "offset", "levels"))
         one = torch.ones_like(q[..., :1])
@@ -108,12 +108,12 @@ class SpectralSublayer(Sublayer):
             )
             spread = levels.unsqueeze(-1) * values[..., s : s + 1, :]
             scores = torch.cat([q, one], dim=-1) @ keys.mT
-            made = self.get_parameter("scale") * _summed_by_sign(
+            collected = self.get_parameter("scale") * _summed_by_sign(
                 torch.softmax(scores, dim=-1), spread
             )
             if self.causal:
-                made = made * (torch.arange(n) >= s).to(made).unsqueeze(-1)
-            out.index_add_(-1, self.get_buffer("target"), made)
+                collected = collected * (torch.arange(n) >= s).to(collected).unsqueeze(-1)
+            out.index_add_(-1, self.get_buffer("target"), collected)
         return out
 
     def grid(self) -> Grid:

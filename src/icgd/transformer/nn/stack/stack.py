@@ -20,8 +20,6 @@ from icgd.transformer.nn.stack.head_family import HeadFamily, Look
 from icgd.transformer.nn.symbolic import once_fixed
 from icgd.transformer.nn.views import Grid, HeadView, Interest, StageKind, StageOutline
 
-EVALUATIONS = ("collapsed", "sparse", "dense")
-
 
 def unwatched(label: str, value: Tensor, reach: float) -> None:
     """Look at nothing."""

@@ -53,18 +53,18 @@ class AppendExecutor:
             answered = self.layer(torch.cat([prompt[..., -1:, :], *asking], dim=-2))
             _check_finite(answered, "An answer", "Scale the rows that ask, or the data, down.")
             return answered
-        made = self.layer(prompt)[..., -1:, :] if self.literal else self.layer.last(prompt)
+        token = self.layer(prompt)[..., -1:, :] if self.literal else self.layer.last(prompt)
         remedy = "Lower lr below 2 / lambda_max, or run fewer steps."
-        _check_finite(made, f"The chain of thought overflowed: token {round_}", remedy)
-        return torch.cat([prompt, made], dim=-2)
+        _check_finite(token, f"The chain of thought overflowed: token {round_}", remedy)
+        return torch.cat([prompt, token], dim=-2)
 
     def explain(self, blocks: Sequence[Tensor], interest: Interest) -> list[StageView]:
         """See Executor."""
         prompt = blocks[0]
         while prompt.dim() > 2:
             prompt = prompt[0]
-        made = self.layout.unpack(self.layer.last(prompt))
-        return [StageView((), made, self.layer.views(prompt, interest))]
+        slots = self.layout.unpack(self.layer.last(prompt))
+        return [StageView((), slots, self.layer.views(prompt, interest))]
 
     def round(self, live: dict[Address, Tensor], steps: Sequence[Step], round_: int) -> None:
         """All steps of a round."""
@@ -72,6 +72,6 @@ class AppendExecutor:
             live[step.writes] = self.step([live[a] for a in step.reads], step, round_)
 
 
-def _check_finite(made: Tensor, what: str, remedy: str) -> None:
-    if not bool(made.isfinite().all()):
+def _check_finite(values: Tensor, what: str, remedy: str) -> None:
+    if not bool(values.isfinite().all()):
         raise AssumptionViolated(f"{what} holds infinity or NaN. {remedy}")

@@ -129,9 +129,9 @@ class DenseExecutor:
         """One call of the layer on the stacked visible blocks."""
         tokens = torch.cat(list(blocks), dim=-1)
         middle = self.dense.pre(tokens)
-        for label, slot, asked in self.dense.attention.asked(middle):
+        for label, slot, queries in self.dense.attention.asked(middle):
             source = Watched(step.kind, step.writes[1], label, slot)
-            self.watch.log_queries(round_, [source], [asked])
+            self.watch.log_queries(round_, [source], [queries])
         mixed = self.dense.attention(middle)
         for z_slot, flag_slot in self._preactivations:
             self._log_hidden(mixed, z_slot, flag_slot, step, round_)

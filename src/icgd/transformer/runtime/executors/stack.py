@@ -114,7 +114,7 @@ class StackExecutor:
         largest = max(-float(low), float(high)) if bool(low == low) else math.nan
         if not largest <= reach and math.isfinite(self.watch.radius):  # also true for NaN
             unit = int(value.abs().flatten().argmax()) % value.shape[-1] + 1
-            raise AssumptionViolated(out_of_range(source, unit, largest, reach, round_))
+            raise out_of_range(source, unit, largest, reach, round_)
         self.watch.use(largest / reach)
         if source.label in self.stack.kinks:
             self.watch.log_preactivations(round_, [source], [value])

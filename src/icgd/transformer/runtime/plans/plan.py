@@ -183,7 +183,7 @@ class PlanBuilder:
         """See Builder."""
         self.plan.watched.append((label, slot, value.index))
 
-    def heads(self, label: str, slot: str, asked: Reg, read: Reg) -> None:
+    def heads(self, label: str, slot: str, query: Reg, read: Reg) -> None:
         """See Builder: a plan records nothing."""
 
     # -- sums -------------------------------------------------------------------------------------

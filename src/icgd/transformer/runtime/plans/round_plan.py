@@ -130,11 +130,11 @@ def link_round(
     blocks = dict(live)
     while True:
         full = Linker(blocks, plan_for).link(steps, None)
-        asked = {(address, slot) for address, slot, _ in full.loads if address in full.results}
+        loaded = {(address, slot) for address, slot, _ in full.loads if address in full.results}
         blocks.update({address: template for address, (template, _) in full.results.items()})
-        if asked <= needed:
+        if loaded <= needed:
             break
-        needed |= asked
+        needed |= loaded
     keep = {
         address: wanted.get(address, frozenset())
         | frozenset(slot for where, slot in needed if where == address)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from icgd.transformer.blocks import Block, closed_from, make_block
 from icgd.transformer.layout import Layout
 from icgd.transformer.nn.chain.layer import Layer
-from icgd.transformer.nn.feedforward import FeedForward
+from icgd.transformer.nn.feedforward import FeedForward, FeedForwardPart
 from icgd.transformer.nn.symbolic import Closed, Const, Reg, Value
 from icgd.transformer.nn.views import HeadView, Interest, StageView
 from icgd.transformer.runtime.plans.plan import PlanBuilder, Term
@@ -51,9 +51,9 @@ class _Observer(PlanBuilder):
         super().__init__(layer, layer.prefixes, blocks, batched=False)
         self._asked: list[tuple[str, str, Reg, Reg]] = []
 
-    def heads(self, label: str, slot: str, asked: Reg, read: Reg) -> None:
+    def heads(self, label: str, slot: str, query: Reg, read: Reg) -> None:
         """See Builder."""
-        self._asked.append((label, slot, asked, read))
+        self._asked.append((label, slot, query, read))
 
     def explain(self, blocks: Sequence[Block], interest: Interest) -> list[StageView]:
         """Run the layer stage by stage and look at every token in between."""
@@ -81,19 +81,21 @@ class _Observer(PlanBuilder):
     ) -> tuple[list[bool | Callable[[list[Tensor]], bool]], dict[str, Value]]:
         """Emit part by part: a gate is open if it wrote something."""
         opened: list[bool | Callable[[list[Tensor]], bool]] = []
-        for part in ffn.parts.values():
+        for part in ffn.gadgets():
             known = {slot: len(terms) for slot, terms in self._terms.items()}
-            part.emit(self)  # type: ignore[operator]
+            part.emit(self)
             wrote = [t for slot, terms in self._terms.items() for t in terms[known.get(slot, 0) :]]
             # Altered weights fall back to literal units, which write zeros where they are shut.
             opened.append(self._opened(part, wrote))
-        for part in (*ffn.skips.values(), *ffn.constants.values()):
-            part.emit(self)  # type: ignore[operator]
+        for part in ffn.paths():
+            part.emit(self)
         self._next_token(in_place=False)
         return opened, dict(self._token)
 
-    def _opened(self, part: nn.Module, wrote: list[Term]) -> bool | Callable[[list[Tensor]], bool]:
-        if not _is_plain(part):
+    def _opened(
+        self, part: FeedForwardPart, wrote: list[Term]
+    ) -> bool | Callable[[list[Tensor]], bool]:
+        if not part.is_plain():
             return _any_nonzero(wrote)
         off = [self.read(slot) for slot in getattr(part, "off", ())]
         if not any(isinstance(value, (Reg, Closed)) for value in off):
@@ -109,19 +111,14 @@ class _Observer(PlanBuilder):
     def _views(self, registers: list[Tensor], interest: Interest) -> list[HeadView]:
         grids, views = self.layer.grids(), []
         for label, slot, asked_at, read_at in self._asked:
-            asked, read = registers[asked_at.index], registers[read_at.index]
-            shown = interest.of_heads(asked)
+            queries, read = registers[asked_at.index], registers[read_at.index]
+            shown = interest.of_heads(queries)
             grid = grids.get(label)
-            weights = None if grid is None else grid.attention(asked[shown])
+            weights = None if grid is None else grid.attention(queries[shown])
             views.append(
-                HeadView(label, slot, "grid", asked, shown, read, weights, self.layer.radius)
+                HeadView(label, slot, "grid", queries, shown, read, weights, self.layer.radius)
             )
         return views
-
-
-def _is_plain(part: nn.Module) -> bool:
-    check = getattr(part, "is_plain", None)
-    return bool(check()) if callable(check) else True
 
 
 def _any_nonzero(terms: Sequence[Term]) -> Callable[[list[Tensor]], bool]:

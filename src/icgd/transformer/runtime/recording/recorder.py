@@ -201,9 +201,11 @@ class Recorder:
         reads = [i for address in step.reads for i in self._ids[address]]
         exact = {} if self._exact is None else self._exact.block(step)
         written = executor.dump(block[..., -1:, :] if grows else block)
-        made = self._sheet.put_block(written, step.writes, round_, "step", exact)
-        self._ids[step.writes] = [*self._ids.get(step.writes, []), made] if grows else [made]
-        self._sheet.put_step(round_, self._place, reads, made, self._pending)
+        block_id = self._sheet.put_block(written, step.writes, round_, "step", exact)
+        self._ids[step.writes] = (
+            [*self._ids.get(step.writes, []), block_id] if grows else [block_id]
+        )
+        self._sheet.put_step(round_, self._place, reads, block_id, self._pending)
         self._place += 1
 
     # -- the recording --------------------------------------------------------------------------------
@@ -216,7 +218,7 @@ class Recorder:
                 "program.run(..., record=recorder) first."
             )
         n_blocks, n_steps = self._whole
-        told, put = self._outline, self._sheet.store.put
+        outline, put = self._outline, self._sheet.store.put
         columns = np.array(self._numbers).T
         curves = {
             name: put(column)
@@ -228,7 +230,7 @@ class Recorder:
         title = {} if self._exact is None else {"loss_title": self._exact.loss_title}
         grids = [
             GridInfo(bank=bank, **{k: put(v.cpu().double().numpy()) for k, v in vars(grid).items()})
-            for bank, grid in told.layer.grids().items()
+            for bank, grid in outline.layer.grids().items()
         ]
         return Trace.model_validate(
             {
@@ -239,14 +241,14 @@ class Recorder:
                 "curves": {**curves, **title},
                 "blocks": self._sheet.blocks[:n_blocks],
                 "steps": self._sheet.steps[:n_steps],
-                "notes": [*told.notes, *self._remarks()],
+                "notes": [*outline.notes, *self._remarks()],
                 "arrays": self._sheet.store.pools(),
             }
         )
 
     def _described(self) -> dict[str, Any]:
         """What a trace says of the program, whatever it did."""
-        told = self._told
+        outline = self._told
         stages = [
             StageInfo(
                 name=s.name,
@@ -255,14 +257,14 @@ class Recorder:
                 slots=slots_of(s.layout),
                 gates=list(s.gates),
             )
-            for s in told.layer.stages()
+            for s in outline.layer.stages()
         ]
         return {
             "icgd_version": __version__,
-            "program": told.program,
-            "layout": slots_of(told.layout),
-            "kinds": list(told.kinds),
-            "schedule": list(told.schedule),
+            "program": outline.program,
+            "layout": slots_of(outline.layout),
+            "kinds": list(outline.kinds),
+            "schedule": list(outline.schedule),
             "stages": stages,
         }
 
@@ -312,17 +314,17 @@ class Recorder:
         self._wanted = {*self._kept, *range(done + 1, done + row + 1), *spread}
 
     def _remarks(self) -> list[str]:
-        done, planned, told = len(self._numbers), self._told.n_rounds, []
+        done, planned, remarks = len(self._numbers), self._told.n_rounds, []
         if done < planned:
-            told.append(f"The run stopped after {done} of {planned} rounds.")
+            remarks.append(f"The run stopped after {done} of {planned} rounds.")
         if self._exact is None:
-            told.append("No exact optimizer walked beside this run: there are no exact values.")
+            remarks.append("No exact optimizer walked beside this run: there are no exact values.")
         if len(self._kept) < done:
-            told.append(
+            remarks.append(
                 f"{len(self._kept)} of {done} rounds are kept in detail; the curves show all of them. A larger "
                 "budget keeps more."
             )
-        return told
+        return remarks
 
 
 def _is_number(value: Any) -> bool:
