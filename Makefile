@@ -33,7 +33,7 @@ test: $(STAMP)
 # Needs chromium and chromedriver; installs them where apt-get may.
 browser-test: $(STAMP)
 	sh tools/get_browser.sh
-	$(ONE_THREAD) ICGD_NEEDS_BROWSER=1 $(COMPILED_ONCE) $(BIN)/pytest -q -n $(WORKERS) tests/pages tests/cli/test_report.py
+	$(ONE_THREAD) ICGD_NEEDS_BROWSER=1 $(COMPILED_ONCE) $(BIN)/pytest -q -n $(WORKERS) tests/pages tests/cli/test_report_command.py
 
 slow: $(STAMP)
 	$(ONE_THREAD) $(COMPILED_ONCE) $(BIN)/pytest -n $(WORKERS) -q -m slow
