@@ -9,8 +9,9 @@ import hypothesis
 import torch
 from jaxtyping import install_import_hook
 
-# Test files are imported by path; this lets them share `cases` and `typecheck`.
-sys.path.insert(0, str(Path(__file__).parent / "support"))
+# Test files are imported by path; this lets them share `cases`, `typecheck` and tables of cases.
+SUPPORT = Path(__file__).parent / "support"
+sys.path[:0] = [str(SUPPORT), str(SUPPORT / "tables")]
 
 # Modules whose signatures speak of tensors and classes. Left out are those that take Builder, Codec or
 # another protocol (beartype can check only those marked as runtime checkable), and those that meet

@@ -17,6 +17,8 @@ from icgd.mechanisms.catalogue import OWN
 METHOD_NAMES = set(methods())
 ROOT = Path(icgd.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
+ASKED_FOR = {"__init__.py", "__main__.py", "__pycache__", "py.typed", "conftest.py"}
+"""Files that Python or pytest asks for."""
 
 
 def source_name(path):
@@ -75,6 +77,68 @@ def test_the_package_is_typed_and_versioned():
     assert icgd.__version__.count(".") == 2
 
 
+# -- the tests ------------------------------------------------------------------------------------
+
+TESTS = Path(__file__).parent
+BATTERIES = {
+    "cli/test_errors_cli.py",
+    "cli/test_light_start.py",
+    "cli/test_text_cli.py",
+    "cli/run/test_stack.py",
+    "estimators/test_against_sklearn.py",
+    "estimators/test_behaviour.py",
+    "estimators/test_error_bound.py",
+    "estimators/test_sklearn_checks.py",
+    "lab/training/test_trainer_options.py",
+    "mechanisms/test_every_construction.py",
+    "mechanisms/test_foreign_constructions.py",
+    "mechanisms/stacks/test_backward_input.py",
+    "pages/viewer/test_browser.py",
+    "pages/viewer/test_node.py",
+    "papers/test_claims.py",
+    "papers/test_every_experiment.py",
+    "papers/test_every_statement.py",
+    "papers/test_measured.py",
+    "papers/algo/experiments/test_shared_models.py",
+    "papers/deep/appendix_h/test_score_and_depth_claims.py",
+    "transformer/gadgets/test_every_gadget.py",
+    "transformer/program/test_finite_numbers.py",
+    "transformer/program/test_threads.py",
+    "transformer/runtime/executors/test_every_executor.py",
+    "verification/test_every_mutant.py",
+    "verification/test_mutation.py",
+    "verification/test_stack_mutation.py",
+}
+"""Tests of a law that many modules keep together, or of a whole command."""
+
+
+def test_tests_stand_where_the_modules_do():
+    """tests/a/b/test_c.py is of icgd.a.b.c, tests/a/b/test_b.py of icgd.a.b; errata have a page each."""
+    mirrored = {path.name for path in ROOT.iterdir() if path.is_dir()} & {
+        path.name for path in TESTS.iterdir()
+    }
+    assert len(mirrored) > 9
+    alone = set()
+    for path in (file for name in mirrored for file in (TESTS / name).rglob("test_*.py")):
+        where, name = path.parent.relative_to(TESTS), path.stem.removeprefix("test_")
+        module = (ROOT / where / f"{name}.py").is_file()
+        package = where.name == name and (ROOT / where / "__init__.py").is_file()
+        errata = where.parts[0] == "papers" and name.startswith("errata")
+        if not (module or package or errata):
+            alone.add(path.relative_to(TESTS).as_posix())
+    assert alone == BATTERIES
+
+
+def test_folders_of_tests_can_be_taken_in_at_a_glance():
+    """As those of the package; their root also holds what has no package: pages, faults, shared cases."""
+    folders = {path.parent for path in TESTS.rglob("*.py")} - {TESTS}
+    rooms = {
+        folder.relative_to(TESTS).as_posix(): len({e.name for e in folder.iterdir()} - ASKED_FOR)
+        for folder in folders
+    }
+    assert not {name: count for name, count in rooms.items() if count > 13}
+
+
 # -- the source -----------------------------------------------------------------------------------
 
 
@@ -90,9 +154,8 @@ def test_every_module_imports_and_says_what_it_is():
 
 def test_folders_can_be_taken_in_at_a_glance():
     """At most 13 rooms each, what Python itself asks for aside; the viewer's page is one application."""
-    asked_for = {"__init__.py", "__main__.py", "__pycache__", "py.typed"}
     folders = {path.parent for path in FILES} - {ROOT / "pages" / "viewer" / "app"}
-    rooms = {source_name(f): len({e.name for e in f.iterdir()} - asked_for) for f in folders}
+    rooms = {source_name(f): len({e.name for e in f.iterdir()} - ASKED_FOR) for f in folders}
     assert not {name: count for name, count in rooms.items() if count > 13}
 
 

@@ -67,28 +67,49 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", text)]
 
 
-def tests_naming(entry: Entry, sources: dict[str, str]) -> list[str]:
+@dataclass(frozen=True)
+class Names:
+    """What a test file names, read once.
+
+    words     every word
+    dotted    every `icgd.a.b`, also as a part of `icgd.a.b.c`
+    packages  every `p` of `from p import`
+    """
+
+    words: frozenset[str]
+    dotted: frozenset[str]
+    packages: frozenset[str]
+
+
+def names_in(text: str) -> Names:
+    """The names in the text of a test file."""
+    dotted = set()
+    for chain in re.findall(r"\bicgd(?:\.\w+)+", text):
+        parts = chain.split(".")
+        dotted |= {".".join(parts[:n]) for n in range(2, len(parts) + 1)}
+    packages = re.findall(r"from ([\w.]+) import", text)
+    return Names(frozenset(re.findall(r"\w+", text)), frozenset(dotted), frozenset(packages))
+
+
+def tests_naming(entry: Entry, tests: dict[str, Names]) -> list[str]:
     """Test files that import the definition's home and contain its name.
 
     A private name is not imported by tests: it counts as named wherever its module is.
     """
     name = entry.name.split(".")[0]
     package = entry.module.rpartition(".")[0]
-    home = re.compile(rf"\b{re.escape(entry.module)}\b|from {re.escape(package)} import")
-    word = re.compile(rf"\b{re.escape(name)}\b")
-    public = re.compile(rf"\bicgd\.{re.escape(name)}\b")
 
-    def names(text: str) -> bool:
-        here = bool(home.search(text))
-        return bool(public.search(text)) or (here and (name[0] == "_" or bool(word.search(text))))
+    def names(file: Names) -> bool:
+        here = entry.module in file.dotted or package in file.packages
+        return f"icgd.{name}" in file.dotted or (here and (name[0] == "_" or name in file.words))
 
-    return [path for path, text in sources.items() if names(text)]
+    return [path for path, file in tests.items() if names(file)]
 
 
 def theorem_map() -> str:
     """The text of docs/theorem_map.md."""
     tests = {
-        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+        path.relative_to(ROOT).as_posix(): names_in(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
         if path.name != "test_theorem_map.py"
     }

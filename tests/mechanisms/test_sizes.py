@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from forked import MB, forked
+from forked import MB, forked, forked_each
 
 import icgd
 from icgd import (
@@ -32,6 +32,10 @@ FORWARD = {"method": "forward_mode"}
 
 def net(*widths, activation="relu", **more):
     return Network(widths, activation, **more)
+
+
+def compiling(problem, optimizer, options):
+    return lambda: icgd.compile(problem, optimizer, **options)
 
 
 TOO_LARGE = {
@@ -112,15 +116,15 @@ TOO_LARGE = {
 class TestTooLarge:
     """With half a gigabyte to take and two seconds of CPU."""
 
-    @pytest.mark.parametrize("case", TOO_LARGE)
-    def test_is_refused_with_the_parameter_to_blame(self, case):
-        problem, optimizer, options, blamed = TOO_LARGE[case]
-        got = forked(lambda: icgd.compile(problem, optimizer, **options), memory=500 * MB, cpu=2)
-        assert got.error == "TooLarge", (got.error, got.message)
-        assert f"most of it for `{blamed}` = " in got.message
-        assert f"Lower `{blamed}`" in got.message
-        assert "ICGD_MEMORY_LIMIT" in got.message or "ICGD_TIME_LIMIT" in got.message
-        assert got.peak < 50 * MB
+    def test_is_refused_with_the_parameter_to_blame(self):
+        works = {case: compiling(*TOO_LARGE[case][:3]) for case in TOO_LARGE}
+        for case, got in forked_each(works, memory=500 * MB, cpu=2).items():
+            blamed = TOO_LARGE[case][3]
+            assert got.error == "TooLarge", (case, got.error, got.message)
+            assert f"most of it for `{blamed}` = " in got.message, (case, got.message)
+            assert f"Lower `{blamed}`" in got.message, (case, got.message)
+            assert "ICGD_MEMORY_LIMIT" in got.message or "ICGD_TIME_LIMIT" in got.message, case
+            assert got.peak < 50 * MB, case
 
     @pytest.mark.parametrize(
         "head", [icgd.SpectralHead, lambda *a, **k: icgd.FunctionHead("tanh", *a, **k)]
@@ -167,11 +171,10 @@ ORDINARY = {
 }
 
 
-@pytest.mark.parametrize("case", ORDINARY)
-def test_ordinary_sizes_pass(case):
-    problem, optimizer, options = ORDINARY[case]
-    got = forked(lambda: icgd.compile(problem, optimizer, **options), memory=500 * MB, cpu=30)
-    assert got.error == "", got.message
+def test_ordinary_sizes_pass():
+    works = {case: compiling(*ORDINARY[case]) for case in ORDINARY}
+    for case, got in forked_each(works, memory=500 * MB, cpu=30).items():
+        assert got.error == "", (case, got.message)
 
 
 MEASURED = {
@@ -215,21 +218,26 @@ MEASURED = {
 }
 
 
-@pytest.mark.parametrize("case", MEASURED)
-def test_estimates_are_within_a_factor_of_three_of_what_compiling_takes(case, monkeypatch):
-    problem, optimizer, options = MEASURED[case]
+def test_estimates_are_within_a_factor_of_three_of_what_compiling_takes():
+    estimates = {case: estimate(*MEASURED[case]) for case in MEASURED}
+    assert min(estimates.values()) > 50 * MB, "too small to be measured"
+    assert max(estimates.values()) < memory_limit()
+    works = {case: compiling(*MEASURED[case]) for case in MEASURED}
+    for case, took in forked_each(works).items():
+        assert took.error == "", (case, took.message)
+        # Threads, libraries that are loaded late and the like are not counted.
+        most = 3 * estimates[case] + 30 * MB
+        assert estimates[case] / 3 < took.peak < most, (case, estimates[case] / MB, took.peak / MB)
+
+
+def estimate(problem, optimizer, options):
+    """The bytes that are asked for before anything is built."""
     seen = []
-    monkeypatch.setattr(blueprint, "require_room", lambda what, parts: _note(seen, parts))
-    with pytest.raises(StopIteration):
-        icgd.compile(problem, optimizer, **options)
-    monkeypatch.undo()
-    estimate = sum(part.bytes for part in seen[0])
-    assert estimate > 50 * MB, "too small to be measured"
-    assert estimate < memory_limit()
-    took = forked(lambda: icgd.compile(problem, optimizer, **options))
-    assert took.error == "", took.message
-    # Threads, libraries that are loaded late and the like are not counted.
-    assert estimate / 3 < took.peak < 3 * estimate + 30 * MB, (estimate / MB, took.peak / MB)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blueprint, "require_room", lambda what, parts: _note(seen, parts))
+        with pytest.raises(StopIteration):
+            icgd.compile(problem, optimizer, **options)
+    return sum(part.bytes for part in seen[0])
 
 
 def _note(seen, parts):

@@ -1,4 +1,4 @@
-"""Every experiment at smoke scale through the command line, run once for all tests that read it."""
+"""Experiments at smoke scale and rows of the theorem table, computed once for all tests that read them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from icgd.base.atomic import only_writer, write_text
 from icgd.cli import app
 from icgd.lab.experiments.record import Record, read_record
+from icgd.papers.theorem_table import Checker, Row, from_json, to_json
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,33 @@ def reproduce_smoke() -> Callable[[str, Path], Result]:
 
 
 @pytest.fixture(scope="session")
-def reproduced(tmp_path_factory, worker_id, reproduce_smoke) -> Callable[[str], Reproduced]:
-    """The finished experiment of a name."""
+def shared_directory(tmp_path_factory, worker_id) -> Path:
+    """The directory of this run of the tests, common to its workers: what one has made the others read."""
     own = tmp_path_factory.getbasetemp()
-    # Workers of one session share the directory above theirs: what one has run the others read.
-    shared = (own if worker_id == "master" else own.parent) / "reproduced"
+    return own if worker_id == "master" else own.parent
+
+
+@pytest.fixture(scope="session")
+def row_of(shared_directory) -> Callable[[Checker], Row]:
+    """The row that a checker of the theorem table gives."""
+    shared = shared_directory / "rows"
+
+    def of(checker: Checker) -> Row:
+        name = f"{checker.__module__}.{checker.__name__}"
+        file = shared / f"{name}.json"
+        with only_writer(shared / f"{name}.lock", wait=True):
+            if not file.is_file():
+                write_text(file, to_json([checker()]))
+        (row,) = from_json(file.read_text(encoding="utf-8"))
+        return row
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def reproduced(shared_directory, reproduce_smoke) -> Callable[[str], Reproduced]:
+    """The finished experiment of a name."""
+    shared = shared_directory / "reproduced"
 
     def of(name: str) -> Reproduced:
         told = shared / f"{name}.json"

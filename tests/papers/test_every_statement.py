@@ -19,8 +19,8 @@ def test_no_statement_is_missing(paper):
     ("paper", "statement"),
     [(paper, statement) for paper in PAPERS for statement in checkers(paper)],
 )
-def test_every_row_passes(paper, statement):
-    row = checkers(paper)[statement]()
+def test_every_row_passes(paper, statement, row_of):
+    row = row_of(checkers(paper)[statement])
     assert row.passed, row
     assert row.statement == statement
     assert 0.0 <= row.measured <= row.bound

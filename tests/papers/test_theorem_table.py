@@ -94,8 +94,8 @@ DESCENT = {
 
 
 @pytest.fixture(scope="module")
-def rows():
-    return theorem_table("COT")
+def rows(row_of):
+    return [row_of(checker) for checker in checkers("COT").values()]
 
 
 def row(**changes) -> Row:

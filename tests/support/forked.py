@@ -1,4 +1,4 @@
-"""Work in a fork of this process, with limits of its own: what it takes is measured."""
+"""Work in forks of this process, with limits of their own: what it takes is measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gc
 import json
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,51 @@ def _resident() -> int:
 
 def forked(work: Callable[[], Any], *, memory: float | None = None, cpu: int = 60) -> Outcome:
     """Do it with so many bytes and seconds of CPU at most."""
+    return forked_each({"": work}, memory=memory, cpu=cpu)[""]
+
+
+def forked_each(
+    works: Mapping[str, Callable[[], Any]], *, memory: float | None = None, cpu: int = 60
+) -> dict[str, Outcome]:
+    """Each in a fork of its own, with so many bytes and seconds of CPU at most.
+
+    They are forks of one fork, in which what is free was given back: that takes half a second.
+    """
+
+    def each(write: int) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        _give_back_what_is_free()
+        for name, work in works.items():
+            text = _told(lambda write, work=work: _child(work, write, memory, cpu))
+            os.write(write, (json.dumps({"name": name, "told": text}) + "\n").encode())
+
+    lines = [json.loads(line) for line in _told(each).splitlines()]
+    killed = Outcome("killed", "", 0.0, float(cpu))
+    done = {
+        line["name"]: Outcome(**json.loads(line["told"])) if line["told"] else killed
+        for line in lines
+    }
+    assert set(done) == set(works)
+    return done
+
+
+def _told(work: Callable[[int], None]) -> str:
+    """What a fork of this process writes into the pipe it is given."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        _child(work, write, memory, cpu)
+        try:
+            os.close(read)
+            work(write)
+        finally:
+            os._exit(0)
     os.close(write)
     with os.fdopen(read) as stream:
         text = stream.read()
     os.waitpid(child, 0)
-    return Outcome(**json.loads(text)) if text else Outcome("killed", "", 0.0, float(cpu))
+    return text
 
 
 def _give_back_what_is_free() -> None:
@@ -51,29 +87,22 @@ def _give_back_what_is_free() -> None:
 
 
 def _child(work: Callable[[], Any], write: int, memory: float | None, cpu: int) -> None:
-    import torch
-
+    before, started = _resident(), os.times()
+    if memory is not None:
+        virtual = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (virtual + int(memory),) * 2)
+    used = int(started.user + started.system)
+    resource.setrlimit(resource.RLIMIT_CPU, (used + cpu, used + cpu + 1))
+    # The child's own peak begins at what it shares with its parent.
+    Path("/proc/self/clear_refs").write_text("5")
+    error = message = ""
     try:
-        torch.set_num_threads(1)
-        _give_back_what_is_free()
-        before, started = _resident(), os.times()
-        if memory is not None:
-            virtual = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (virtual + int(memory),) * 2)
-        used = int(started.user + started.system)
-        resource.setrlimit(resource.RLIMIT_CPU, (used + cpu, used + cpu + 1))
-        # The child's own peak begins at what it shares with its parent.
-        Path("/proc/self/clear_refs").write_text("5")
-        error = message = ""
-        try:
-            work()
-        except BaseException as caught:
-            error, message = type(caught).__name__, str(caught)
-        status = Path("/proc/self/status").read_text()
-        peak = 1024 * int(status.split("VmHWM:")[1].split()[0]) - before
-        ended = os.times()
-        seconds = ended.user + ended.system - started.user - started.system
-        told = {"error": error, "message": message, "peak": peak, "cpu": seconds}
-        os.write(write, json.dumps(told).encode())
-    finally:
-        os._exit(0)
+        work()
+    except BaseException as caught:
+        error, message = type(caught).__name__, str(caught)
+    status = Path("/proc/self/status").read_text()
+    peak = 1024 * int(status.split("VmHWM:")[1].split()[0]) - before
+    ended = os.times()
+    seconds = ended.user + ended.system - started.user - started.system
+    told = {"error": error, "message": message, "peak": peak, "cpu": seconds}
+    os.write(write, json.dumps(told).encode())

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from forked import MB, forked
+from forked import MB, forked_each
 
 from icgd.errors import IcgdError
 from icgd.lab.models.build import build_model
@@ -41,14 +41,17 @@ TOO_LARGE = {
 }
 
 
-@pytest.mark.parametrize("case", TOO_LARGE)
-def test_too_large_a_training_is_refused(case, tmp_path):
-    settings, blamed = TOO_LARGE[case]
+def test_too_large_a_training_is_refused(tmp_path):
     out = f"out_dir={tmp_path / 'run'}"
-    got = forked(lambda: train(load_config(PRESET, [*settings, out])), memory=500 * MB, cpu=2)
-    assert got.error in ("TooLarge", "InvalidFile", "InvalidParameter"), (got.error, got.message)
-    assert blamed in got.message
-    assert got.peak < 50 * MB
+
+    def training(settings):
+        return lambda: train(load_config(PRESET, [*settings, out]))
+
+    works = {case: training(settings) for case, (settings, _) in TOO_LARGE.items()}
+    for case, got in forked_each(works, memory=500 * MB, cpu=2).items():
+        assert got.error in ("TooLarge", "InvalidFile", "InvalidParameter"), (case, got)
+        assert TOO_LARGE[case][1] in got.message, (case, got)
+        assert got.peak < 50 * MB, (case, got)
     assert not (tmp_path / "run").exists()
 
 
@@ -81,28 +84,27 @@ MEASURED = {
 }
 
 
-@pytest.fixture(scope="module")
-def _loaded():
-    """What PyTorch loads at its first optimizer is no part of any training."""
-    config = make_config({"model": {"n_embd": 8, "n_layer": 1}})
-    make_optimizer(config, build_model(config.model, 1, 1)).step()
+def test_estimates_are_within_a_factor_of_three_of_a_step():
+    # What PyTorch loads at its first optimizer is no part of any training.
+    small = make_config({"model": {"n_embd": 8, "n_layer": 1}})
+    make_optimizer(small, build_model(small.model, 1, 1)).step()
+    configs = {
+        case: make_config({"model": model, "training": training, "task": task})
+        for case, (model, training, task) in MEASURED.items()
+    }
 
-
-@pytest.mark.usefixtures("_loaded")
-@pytest.mark.parametrize("case", MEASURED)
-def test_estimates_are_within_a_factor_of_three_of_a_step(case):
-    model, training, task = MEASURED[case]
-    config = make_config({"model": model, "training": training, "task": task})
-
-    def step():
+    def step(config):
         task = build_task(config.task)
         model = build_model(config.model, task.d_x, task.d_y)
         optimizer = make_optimizer(config, model)
         model.loss(sample_step(task, config, 0)).backward()
         optimizer.step()
 
-    estimate = sum(part.bytes for part in [*model_parts(config.model, 4.5), *step_parts(config)])
-    assert estimate > 50 * MB, "too small to be measured"
-    took = forked(step)
-    assert took.error == "", took.message
-    assert estimate / 3 < took.peak < 3 * estimate + 50 * MB, (estimate / MB, took.peak / MB)
+    works = {case: (lambda config=config: step(config)) for case, config in configs.items()}
+    for case, took in forked_each(works).items():
+        parts = [*model_parts(configs[case].model, 4.5), *step_parts(configs[case])]
+        estimate = sum(part.bytes for part in parts)
+        assert estimate > 50 * MB, f"{case}: too small to be measured"
+        assert took.error == "", (case, took.message)
+        most = 3 * estimate + 50 * MB
+        assert estimate / 3 < took.peak < most, (case, estimate / MB, took.peak / MB)

@@ -1,4 +1,4 @@
-"""N layers a step, against full-batch gradient descent by autograd (tests/support/gd_cases.py)."""
+"""N layers a step, against full-batch gradient descent by autograd (tests/support/tables/gd_cases.py)."""
 
 from __future__ import annotations
 

@@ -817,7 +817,7 @@ def test_document_figures_are_the_computed_ones():
     assert [figure for figure in figures if figure not in text] == []
 
 
-def test_document_figures_of_section_3_are_the_computed_ones():
+def test_document_figures_of_section_3_are_the_computed_ones(row_of):
     text = " ".join(ERRATA.read_text(encoding="utf-8").split())
     # The rows of the theorem table compute the same numbers; they must stand in both places.
     table = checkers("COT")
@@ -861,17 +861,17 @@ def test_document_figures_of_section_3_are_the_computed_ones():
         "Lemma A.4": [r"(w_105)", r"w_105\|=([\d.]+)", r"=[\d.]+, printed ([\d.]+);"],
     }
     for statement, patterns in quoted.items():
-        said = table[statement]().counterexample
+        said = row_of(table[statement]).counterexample
         for pattern in patterns:
             found = re.findall(pattern, said)
             assert found, (statement, pattern, said)
             assert found[-1] in text, (statement, pattern, found)
 
 
-def test_document_table_of_heads_is_the_computed_one():
+def test_document_table_of_heads_is_the_computed_one(row_of):
     # docs/statistics.md quotes what the row of Remark 3.3 computes.
     text = (ERRATA.parent / "statistics.md").read_text(encoding="utf-8")
-    said = checkers("COT")["Remark 3.3"]().counterexample
+    said = row_of(checkers("COT")["Remark 3.3"]).counterexample
     pattern = (
         r"L=(\d+): eps=(\S+), H=(\S+) heads of (\S+) tokens \((\d+) of (\d+); nearest level (\S+)\)"
     )

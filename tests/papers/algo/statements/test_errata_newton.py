@@ -59,8 +59,8 @@ def rows(d, n, seed=0):
 
 
 @pytest.mark.parametrize("statement", CHECKERS)
-def test_rows_pass(statement):
-    row = CHECKERS[statement]()
+def test_rows_pass(statement, row_of):
+    row = row_of(CHECKERS[statement])
     assert row.statement == statement
     assert row.passed, row
     assert row.printed_verdict == CLASSES[statement]

@@ -27,9 +27,9 @@ SIZES = [(3, 7), (5, 20), (20, 40)]
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_every_row_passes_with_the_documented_verdict(name):
+def test_every_row_passes_with_the_documented_verdict(name, row_of):
     checker, verdict = ROWS[name]
-    row = checker()
+    row = row_of(checker)
     assert row.statement == name
     assert row.passed
     assert row.printed_verdict == verdict

@@ -248,8 +248,8 @@ def test_the_answer_needs_a_slot_of_its_own(seed):
 
 
 @pytest.mark.parametrize("statement", ["lemma_a1", "lemma_a3", "theorem_32", "theorem_33"])
-def test_rows_pass(statement):
-    row = getattr(algo_sequences, statement)()
+def test_rows_pass(statement, row_of):
+    row = row_of(getattr(algo_sequences, statement))
     assert row.passed
     classes = {
         "lemma_a1": "holds",

@@ -51,8 +51,8 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("statement", CHECKERS)
-def test_rows_pass(statement):
-    row = CHECKERS[statement]()
+def test_rows_pass(statement, row_of):
+    row = row_of(CHECKERS[statement])
     assert row.statement == statement
     assert row.passed, row
     assert row.printed_verdict == VERDICTS.get(statement, "holds")

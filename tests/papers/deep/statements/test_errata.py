@@ -86,9 +86,9 @@ CHECKERS = {
 
 
 @pytest.mark.parametrize("statement", CHECKERS)
-def test_rows_pass(statement):
+def test_rows_pass(statement, row_of):
     checker, verdict = CHECKERS[statement]
-    row = checker()
+    row = row_of(checker)
     assert row.statement == statement
     assert row.printed_verdict == verdict
     assert row.passed, row

@@ -33,7 +33,9 @@ def fits(
 @pytest.mark.parametrize("a", SMOOTH, ids=lambda a: a.name)
 def test_a_fit_keeps_its_promise(a: Activation, radius: float, n: int, knots: Knots) -> None:
     for fit, t, exact in fits(a, radius, n, knots):
-        error = float((fit(t) - exact).abs().max())
+        # In pieces: all points at once would be 200 MB of units.
+        parts = zip(t.split(2000), exact.split(2000), strict=True)
+        error = max(float((fit(part) - truth).abs().max()) for part, truth in parts)
         assert error <= fit.certificate.sup_error
         # Not a bound that always holds: within a small factor of the truth.
         assert fit.certificate.sup_error <= 2.5 * error + 1e-10
