@@ -61,7 +61,8 @@ docs: $(STAMP)
 	$(MAKE) site
 
 site: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	rm -rf site
+	$(ONE_THREAD) $(BIN)/sphinx-build -q -b html --fail-on-warning --keep-going -d build/doctrees docs site
 	$(BIN)/python -m tools.check_docs site
 
 pictures: $(STAMP)

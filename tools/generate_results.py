@@ -41,6 +41,21 @@ from icgd.papers.registry import EXPERIMENTS
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "results"
 FIGURES = "figures"
 COMPLETE = "python -m tools.generate_results --complete"
+SIDEBAR = {
+    "cot-d": "COT D: learned operators",
+    "deep-g1": "DEEP G.1: networks in context",
+    "deep-g2": "DEEP G.2: shifted parameters",
+    "deep-g3": "DEEP G.3: deeper transformers",
+    "deep-h": "DEEP H: diffusion in context",
+    "algo-fig2": "ALGO Figure 2: three models",
+    "algo-fig3": "ALGO Figure 3: loops",
+    "algo-fig4": "ALGO Figure 4: layers and heads",
+    "algo-fig5": "ALGO Figure 5: noise",
+    "algo-nmt": "ALGO 5.5: translation",
+    "bridge-resources": "BRIDGE: what depth buys",
+    "lsa-train": "LSA: linear attention trained",
+}
+"""What the site's navigation calls the pages."""
 
 
 def take(runs: Path, names: list[str]) -> list[str]:
@@ -203,6 +218,12 @@ def index() -> str:
         "icgd reproduce algo-fig3 --scale laptop    # the page of this site",
         "icgd reproduce algo-fig3 --scale overnight --estimate # longer runs; none is recorded",
         "icgd reproduce algo-fig3 --scale paper --estimate",
+        "```",
+        "",
+        "```{toctree}",
+        ":hidden:",
+        "",
+        *(f"{SIDEBAR.get(name, name)} <{name}>" for name in EXPERIMENTS),
         "```",
         "",
     ]
