@@ -19,6 +19,10 @@ INSIDE = re.compile(
 )
 WRITTEN = {"models/", "runs/", "site/", "build/"}
 """Folders that commands write, not folders of the repository."""
+GONE = re.compile(
+    r"`((?:src/icgd/)?(?:theory|reference|constructions)[./]\w[\w./]*)`|`((?:src/icgd|tests)/\w[\w/]*)`"
+)
+"""Former packages, and folders of the source tree."""
 DOTTED = re.compile(r"(?<![\w./-])icgd(?:\.[A-Za-z_]\w*)+")
 
 
@@ -61,6 +65,7 @@ def without_addresses(text: str) -> str:
 def missing(page: Path, text: str) -> list[str]:
     text = without_addresses(text)
     paths = [*FILE.findall(text), *FOLDER.findall(text), *INSIDE.findall(text)]
+    paths += [former or folder for former, folder in GONE.findall(text) if former not in paths]
     absent = [path for path in paths if path not in WRITTEN and not exists(path, page)]
     return absent + [name for name in DOTTED.findall(text) if not resolves(name)]
 
@@ -83,6 +88,9 @@ def test_every_name_on_the_pages_exists():
         "import icgd.training.trainer",
         "`icgd.Network.radius_of`",
         "`nowhere.py`",
+        "`theory.costs.deep_flops`",
+        "a file in `src/icgd/experiments`",
+        "`tests/theory` has them",
     ],
 )
 def test_a_name_that_is_gone_is_found(text):

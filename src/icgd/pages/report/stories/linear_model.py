@@ -34,7 +34,7 @@ BOUNDS = {
         "Whole run, rigorous",
         "max_error",
         "The sum of the per-step bounds. Steps of gradient descent on a smooth convex loss never "
-        "increase distances while lr <= 2/beta, so errors add up and no more.",
+        "increase distances while lr <= 2/beta, so errors only add up.",
     ),
     "paper_bound": (
         "Distance to the minimiser, theorem",
