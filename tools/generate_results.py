@@ -174,13 +174,13 @@ def index() -> str:
         "",
         "One command runs each experiment of the papers on two cores. Its page has the figure, the "
         "numbers, every",
-        "claim of the paper beside what was measured, the command and its time. An ordering is decided "
-        "only if all",
+        "claim of the paper beside what we measured, the command and the time it took. An ordering is "
+        "decided only if all",
         "seeds agree. Models that are worse than a naive predictor of their task (a constant, least "
         "squares, ridge on",
-        "the raw inputs) are undertrained, and no claim is judged by them. All records are of the "
-        "laptop scale: they",
-        "show what minutes of training show, not what holds at convergence.",
+        "the raw inputs) are undertrained, and no claim is judged by them. All records are at laptop "
+        "scale: they show",
+        "what minutes of training can show, not what holds at convergence.",
         "",
         "| Experiment | Paper | What | Scale, seeds, time | Tally |",
         "| --- | --- | --- | --- | --- |",
