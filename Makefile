@@ -58,12 +58,14 @@ docs: $(STAMP)
 	$(ONE_THREAD) $(BIN)/python -m tools.generate_verdicts
 	$(ONE_THREAD) $(BIN)/python -m tools.generate_costs
 	$(ONE_THREAD) $(BIN)/python -m tools.docs_figures
+	$(BIN)/python -m tools.docs_house
 	$(ONE_THREAD) $(BIN)/python -m tools.docs_tutorials
 	$(BIN)/ruff format --quiet docs
 	$(MAKE) site
 
 site: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	rm -rf site
+	$(ONE_THREAD) $(BIN)/sphinx-build -q -b html --fail-on-warning --keep-going -d build/doctrees docs site
 	$(BIN)/python -m tools.check_docs site
 
 pictures: $(STAMP)

@@ -1,4 +1,4 @@
-"""Check the built site: every link and anchor leads somewhere, and no page asks another host for anything.
+"""Check the built site: links and anchors lead somewhere, no page asks another host, no formula is lost.
 
 python -m tools.check_docs [site]
 """
@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from docs_formulas import counts, formula_problems
 
 ROOT = Path(__file__).resolve().parent.parent
 LOADS = {  # tags whose attribute makes a browser fetch something by itself
@@ -42,8 +45,8 @@ FETCHING_RELS = {
 }
 CSS_LOADS = re.compile(r"""(?:url\(|@import)\s*["']?([^"')\s;]+)""")
 ADDRESS = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)+")
-NAMES = {"www.w3.org", "bit.ly"}
-"""What scripts name without asking for it: the namespace of drawings, a hint in a message of the search."""
+NAMES = {"www.w3.org", "snowballstem.org"}
+"""What scripts name without asking for it: the namespace of drawings, the origin of the search's stemmer."""
 
 
 @dataclass
@@ -148,19 +151,20 @@ def foreign_in_assets(site: Path) -> Iterator[str]:
     for path in sorted(site.rglob("*.js")):
         code = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
         for found in set(ADDRESS.findall(code)):
-            if found.rpartition("/")[2] not in NAMES and path.name != "search_index.js":
+            if found.rpartition("/")[2] not in NAMES and path.name != "searchindex.js":
                 yield f"{path.relative_to(site)} names another host: {found}"
 
 
 def main(arguments: list[str]) -> int:
     """Print what is wrong; 1 if anything is."""
     site = Path(arguments[0]).resolve() if arguments else ROOT / "site"
-    found = list(problems(site))
-    for sentence in found:
+    wrong = [*problems(site), *formula_problems(site, ROOT / "docs")]
+    for sentence in wrong:
         print(sentence)
     pages = sum(1 for _ in site.rglob("*.html"))
-    print(f"{pages} pages, {len(found)} problems")
-    return 1 if found else 0
+    written, drawn = map(sum, zip(*counts(site, ROOT / "docs").values(), strict=True))
+    print(f"{pages} pages, {written} formulas in the sources, {drawn} drawn, {len(wrong)} problems")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

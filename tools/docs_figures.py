@@ -11,8 +11,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"
-SOFT = {"F": "#cfe3f1", "B": "#fbdcc4", "X": "#dcebd9", "Y": "#efe3c2"}
-"""Light colours of the kinds of blocks: forward, backward, data."""
 INK = "#1f2933"
 
 
@@ -21,6 +19,7 @@ def block_figure() -> bytes:
     from matplotlib.axes import Axes
 
     import icgd
+    from icgd.pages.colours import KINDS
     from icgd.pages.report.drawing.figures import draw
 
     program = icgd.compile(icgd.Network((3, 3, 1)), icgd.SGD(lr=0.1))
@@ -33,7 +32,9 @@ def block_figure() -> bytes:
 
     def plot(axes: Axes) -> None:
         for row, (kind, (name, contents)) in enumerate(rows.items()):
-            axes.text(-0.4, -row, name, ha="right", va="center", fontsize=11, color=INK)
+            axes.text(
+                -0.4, -row, name, ha="right", va="center", fontsize=11, color=KINDS[kind].light
+            )
             start = 0
             for slot, content in zip(slots, contents, strict=True):
                 filled = content not in ("0", "") or slot.size == 1
@@ -44,7 +45,7 @@ def block_figure() -> bytes:
                     height=0.62,
                     edgecolor="#52606d",
                     linewidth=0.8,
-                    color=SOFT[kind] if filled else "#f4f5f7",
+                    color=KINDS[kind].soft if filled else "#f4f5f7",
                 )
                 text = _shown(content)
                 axes.text(start + slot.size / 2, -row, text, ha="center", va="center", fontsize=9)
@@ -88,7 +89,8 @@ def mask_figure(n_layers: int = 3) -> bytes:
     from matplotlib.axes import Axes
     from matplotlib.patches import Rectangle
 
-    from icgd.pages.report.drawing.figures import COLOURS, draw
+    from icgd.pages.colours import KINDS
+    from icgd.pages.report.drawing.figures import draw
     from icgd.transformer.mask_rules import DynamicMask
 
     steps = DynamicMask(n_layers).steps()
@@ -108,26 +110,41 @@ def mask_figure(n_layers: int = 3) -> bytes:
             for column, (address, _) in enumerate(columns):
                 written = column - len(prompt)
                 sees = address in step.reads and latest.get(address) == column
-                colour = "#ffffff"
+                hue = KINDS[address[0]]
+                colour, edge, heavy = "#ffffff", "#c5ccd3", 0.8
                 if written == row:
-                    colour = COLOURS["bound"]
+                    colour, edge, heavy = hue.soft, hue.light, 2.6
                 elif sees:
-                    colour = COLOURS["transformer"]
+                    colour, edge = hue.light, hue.light
                 elif written > row:
                     colour = "#f1f3f5"
                 axes.add_patch(
-                    Rectangle((column, -row), 0.92, 0.86, facecolor=colour, edgecolor="#c5ccd3")
+                    Rectangle(
+                        (column + 0.02, -row),
+                        0.88,
+                        0.84,
+                        facecolor=colour,
+                        edgecolor=edge,
+                        linewidth=heavy,
+                    )
                 )
             axes.text(-0.3, -row + 0.43, step.kind, ha="right", va="center", fontsize=10)
         for column, (address, new) in enumerate(columns):
-            axes.text(column + 0.46, 1.05, label(address, new), ha="center", fontsize=10)
+            axes.text(
+                column + 0.46,
+                1.05,
+                label(address, new),
+                ha="center",
+                fontsize=10,
+                color=KINDS[address[0]].light,
+            )
         axes.plot([len(prompt) - 0.04] * 2, [1.5, -len(steps) + 0.95], color=INK, linewidth=1)
         axes.text((len(prompt)) / 2, 1.75, "prompt", ha="center", fontsize=10)
         axes.text(
             len(prompt) + len(steps) / 2, 1.75, "written in this round", ha="center", fontsize=10
         )
         axes.text(
-            0, -len(steps) + 0.5, "blue: seen     orange: written", fontsize=9, color="#52606d"
+            0, -len(steps) + 0.5, "filled: seen     outlined: written", fontsize=9, color="#52606d"
         )
         axes.set(xlim=(-2.2, len(columns)), ylim=(-len(steps) + 0.2, 2.2))
         axes.axis("off")
@@ -141,7 +158,8 @@ def router_figure() -> bytes:
 
     import icgd
     from icgd.mechanisms.cot_network.layer import step_kinds
-    from icgd.pages.report.drawing.figures import COLOURS, draw
+    from icgd.pages.colours import KINDS
+    from icgd.pages.report.drawing.figures import draw
 
     kinds = step_kinds(icgd.Network((2, 2, 1)).spec)
     flags = {  # of F, B and data blocks
@@ -150,6 +168,7 @@ def router_figure() -> bytes:
         "X": {"not_forward": 1, "not_backward": 1, "not_data": 0},
     }
     inputs = {"x": ("B", "X"), "forward": ("F", "B"), "y": ("F", "X"), "backward": ("B", "F")}
+    writes = {"x": "F", "forward": "F", "y": "B", "backward": "B"}
     names = {
         "x": "[B1; X]",
         "forward": "[F(i-1); B(i)]",
@@ -162,7 +181,7 @@ def router_figure() -> bytes:
             for column, (top, bottom) in enumerate(inputs.values()):
                 block = {"top": flags[top], "bottom": flags[bottom]}
                 off = sum(block[part][flag] for part, flag in (o.split("/") for o in kind.off))
-                colour = COLOURS["transformer"] if off == 0 else "#eef1f4"
+                colour = KINDS[writes[kind.name]].light if off == 0 else "#eef1f4"
                 axes.barh(-row, 0.94, left=column, height=0.86, color=colour)
                 axes.text(
                     column + 0.47,

@@ -95,7 +95,7 @@ def page(path: Path, made: list[Cell]) -> str:
             continue
         parts.append(f"```python\n{cell.source}\n```")
         if cell.printed:
-            parts.append(f"``` {{ .text .printed }}\n{cell.printed.rstrip()}\n```")
+            parts.append(f"```text\n{cell.printed.rstrip()}\n```")
         for name in cell.figures:
             title = _title(made, cell)
             parts.append(f"![{title}](../figures/tutorials/{name})")

@@ -41,6 +41,21 @@ from icgd.papers.registry import EXPERIMENTS
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "results"
 FIGURES = "figures"
 COMPLETE = "python -m tools.generate_results --complete"
+SIDEBAR = {
+    "cot-d": "COT D: learned operators",
+    "deep-g1": "DEEP G.1: networks in context",
+    "deep-g2": "DEEP G.2: shifted parameters",
+    "deep-g3": "DEEP G.3: deeper transformers",
+    "deep-h": "DEEP H: diffusion in context",
+    "algo-fig2": "ALGO Figure 2: three models",
+    "algo-fig3": "ALGO Figure 3: loops",
+    "algo-fig4": "ALGO Figure 4: layers and heads",
+    "algo-fig5": "ALGO Figure 5: noise",
+    "algo-nmt": "ALGO 5.5: translation",
+    "bridge-resources": "BRIDGE: what depth buys",
+    "lsa-train": "LSA: linear attention trained",
+}
+"""What the site's navigation calls the pages."""
 
 
 def take(runs: Path, names: list[str]) -> list[str]:
@@ -159,13 +174,13 @@ def index() -> str:
         "",
         "One command runs each experiment of the papers on two cores. Its page has the figure, the "
         "numbers, every",
-        "claim of the paper beside what was measured, the command and its time. An ordering is decided "
-        "only if all",
+        "claim of the paper beside what we measured, the command and the time it took. An ordering is "
+        "decided only if all",
         "seeds agree. Models that are worse than a naive predictor of their task (a constant, least "
         "squares, ridge on",
-        "the raw inputs) are undertrained, and no claim is judged by them. All records are of the "
-        "laptop scale: they",
-        "show what minutes of training show, not what holds at convergence.",
+        "the raw inputs) are undertrained, and no claim is judged by them. All records are at laptop "
+        "scale: they show",
+        "what minutes of training can show, not what holds at convergence.",
         "",
         "| Experiment | Paper | What | Scale, seeds, time | Tally |",
         "| --- | --- | --- | --- | --- |",
@@ -203,6 +218,12 @@ def index() -> str:
         "icgd reproduce algo-fig3 --scale laptop    # the page of this site",
         "icgd reproduce algo-fig3 --scale overnight --estimate # longer runs; none is recorded",
         "icgd reproduce algo-fig3 --scale paper --estimate",
+        "```",
+        "",
+        "```{toctree}",
+        ":hidden:",
+        "",
+        *(f"{SIDEBAR.get(name, name)} <{name}>" for name in EXPERIMENTS),
         "```",
         "",
     ]

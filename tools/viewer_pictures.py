@@ -32,7 +32,7 @@ def recorded(path: Path) -> None:
 
 def draw() -> None:
     """Both themes."""
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests" / "pages"))
     from viewer.webdriver import Browser, find_browser  # type: ignore[import-not-found]
 
     found = find_browser()

@@ -19,8 +19,8 @@ print(X.shape, Y.shape)
 # %% [markdown]
 # ## Compile
 #
-# `icgd.compile` is given the widths of the network and the learning rate. It has not seen the data, and it
-# never will: the weights it writes down depend on nothing else.
+# `icgd.compile` takes the widths of the network and the learning rate. It never sees the data: the weights
+# it writes down depend on nothing else.
 
 # %%
 net = icgd.Network(widths=(10, 16, 16, 1))
@@ -41,8 +41,8 @@ print(
 #
 # `run` writes the examples and the initial weights into the prompt and calls the layer 2N times for every
 # row: N forward steps, N backward steps. After a round the newest blocks hold the weights after one step of
-# SGD. `record` is a function that is called after every round; here it keeps the loss on all rows now and
-# then.
+# SGD. `record` is a function that is called after every round; here it keeps the loss on all rows from time
+# to time.
 
 # %%
 rounds, losses = [], []
@@ -66,8 +66,8 @@ print(
 print(f"loss {losses[0]:.3f} after 40 rounds, {losses[-1]:.3f} after {rounds[-1]}")
 
 # %% [markdown]
-# `program.predict` is the same frozen layer: its forward steps are the prediction. No part of the network was
-# ever evaluated by PyTorch.
+# `program.predict` uses the same frozen layer: its forward steps make the prediction. PyTorch never evaluated
+# any part of the network.
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
@@ -110,7 +110,7 @@ print(f"largest difference of any weight: {apart:.0e}")
 # ## Save
 #
 # A program is a directory with `model.safetensors` and `config.json`; the config names every slot. Loading
-# compiles the config again and refuses weights that differ from it.
+# recompiles the config and refuses weights that differ from it.
 
 # %%
 import tempfile

@@ -51,7 +51,7 @@ print(torch.equal(run.weights[0][0][1], W1[1]), torch.equal(run.weights[0][1][1]
 # ## Who sees whom
 #
 # The mask is a schedule: which two blocks a call sees and which one it writes. The layer is not told which
-# step it is. It sees two blocks stacked to one token, and their three flags say what is to be done.
+# step it is. It sees two blocks stacked into one token, and their three flags tell it what to do.
 
 # %%
 for step in program.mask.steps():
@@ -64,7 +64,7 @@ for entry in run.trace:
 # ## The layer as literal matrices
 #
 # `program.step.dense` writes out every matrix. Here is the x step, the first one of the round, done by hand:
-# stack the blocks B1 and X to tokens of two columns (as many as the network is wide), then feed-forward,
+# stack the blocks B1 and X into tokens of two columns (as many as the network is wide), then feed-forward,
 # attention, feed-forward.
 
 # %%
@@ -98,8 +98,8 @@ print("F1.out        ", [round(v, 12) for v in layout.unpack(written[0])["out"].
 # ## One head
 #
 # Head 1 of the bank `inputs` asks with x₁ = 1 and collects column 1 of W₁. Its grid tokens carry levels L_k;
-# the softmax puts a discretised bell curve around the number that is asked, and the mean of the levels under
-# it is that number.
+# the softmax puts a discretised bell curve around the number asked for, and the mean of the levels under it
+# is that number.
 
 # %%
 head = literal.attention
@@ -118,8 +118,8 @@ for k in order.tolist():
 print("mean of the levels:", f"{float(weights @ levels):.10f}")
 
 # %% [markdown]
-# The levels are about 260 apart (the certified range is |s| ≤ 1024), and yet their mean is 1 to ten digits
-# and more. Why that is so is the subject of [the spectral head](../spectral_head.md).
+# The levels are about 260 apart (the certified range is |s| ≤ 1024), and yet their mean is 1 to more than ten
+# digits. [The spectral head](../spectral_head.md) explains why.
 #
 # ## One gate
 #
@@ -141,7 +141,7 @@ print("v + C - C, as one might have written it:", ((v + C) - C).tolist())
 # %% [markdown]
 # ## Errors
 #
-# What is left is the rounding of the heads. From the same weights, PyTorch's own step:
+# Only the rounding of the heads remains. From the same weights, PyTorch's own step:
 
 # %%
 parameters = [p.clone().requires_grad_() for pair in init for p in pair]

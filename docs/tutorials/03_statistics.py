@@ -2,7 +2,7 @@
 # # Linear models: one prompt, one layer, a theorem
 #
 # A frozen softmax layer fits ridge regression, the lasso and logistic regression on the examples in its
-# prompt. This page looks at the prompt and holds a run against the theorem. [The tutorial for scikit-learn
+# prompt. This page looks at the prompt and compares a run with the theorem. [The tutorial for scikit-learn
 # users](../tutorial_statistics.md) does the same through scikit-learn's interface.
 
 # %%
@@ -91,7 +91,7 @@ axes.grid(alpha=0.3)
 # ## Logistic regression: a softmax is a sigmoid
 #
 # The slope of the logistic loss is a sigmoid, and a softmax over two tokens is one. No grid is needed, and no
-# range. (Without a penalty classes that a plane separates have no minimiser to be held against.)
+# range. (Without a penalty, classes that a plane separates have no minimiser to compare with.)
 
 # %%
 labels = (y > 0).to(torch.float64)
@@ -111,7 +111,7 @@ print(
 # ## A loss of your own
 #
 # Any smooth slope is one head with fitted values; the certificate says how well the fit does. Here a square
-# near 0 that grows like |r| further out, so that a few wild targets do not decide the fit.
+# near 0 that grows like |r| further out, so that a few wild targets do not dominate the fit.
 
 # %%
 robust = icgd.residual_loss(lambda r: torch.sqrt(1 + r * r) - 1, "pseudo-Huber")

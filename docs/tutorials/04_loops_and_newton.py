@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Loops and Newton's method
 #
-# A looped transformer prepares its prompt once, applies one layer T times and reads off an answer. Compiled
-# here for least squares: gradient descent, Newton's method and gradient descent with a preconditioner, on
-# data where plain descent is slow.
+# A looped transformer prepares its prompt once, applies one layer T times and reads off an answer. This page
+# compiles three for least squares, gradient descent, Newton's method and gradient descent with a
+# preconditioner, and runs them on data where plain descent is slow.
 
 # %%
 import matplotlib.pyplot as plt
@@ -26,9 +26,9 @@ print(f"condition number {float(eigenvalues[-1] / eigenvalues[0]):.0f}, largest 
 # %% [markdown]
 # ## Three algorithms, one problem
 #
-# The number of examples is part of the problem, since 1/n is a weight of the layer. New rows are asked with
-# `query=`. Newton's method starts from M₀ = αXᵀX; left to itself α follows from `x_radius`, which is safe and
-# costs a few loops more.
+# The number of examples is part of the problem, since 1/n is a weight of the layer. Pass new rows as
+# `query=`. Newton's method starts from M₀ = αXᵀX; by default α follows from `x_radius`, which is safe and
+# costs a few more loops.
 
 # %%
 problem = icgd.LinearRegression(n_features=d, n_examples=n, x_radius=1.01 * radius)
@@ -63,8 +63,8 @@ axes.legend(frameon=False)
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# Newton's method doubles the number of right digits in every loop once it is close; the flat part before is M
-# growing from M₀. Twelve of its steps make a preconditioner with which descent is several times as fast.
+# Newton's method doubles the number of correct digits in every loop once it is close; in the flat part before,
+# M grows from M₀. Twelve of its steps give a preconditioner that makes descent several times as fast.
 # Newton's own curve ends at rounding.
 #
 # ## Verify
@@ -81,7 +81,7 @@ for name, (program, steps) in programs.items():
     )
 
 # %% [markdown]
-# For the preconditioned one the exact recursion is a few lines of PyTorch.
+# For the preconditioned loop the exact recursion is a few lines of PyTorch.
 
 # %%
 S = X.T @ X

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Break it
 #
-# What does a verification prove that never sees a failure? This page alters programs on purpose and looks at
-# what `icgd.verify`, the loader and the range watch say. It also shows what they do not catch.
+# A check that never fails proves nothing. This page alters programs on purpose and looks at what
+# `icgd.verify`, the loader and the range watch say. It also shows what they do not catch.
 
 # %%
 import copy
@@ -47,10 +47,9 @@ print(
 )
 
 # %% [markdown]
-# Every single weight can be tried like this; the tests of the package do, one after the other. A training run
-# alone would miss many of them, because most slots are never filled with anything telling. That is what
-# probes are for: blocks of every kind of step, every slot filled, queries up to the edge of the certified
-# range.
+# You can try every single weight like this; the tests of the package do, one after the other. A training run
+# alone would miss many of them, because most slots never hold anything revealing. That is what probes are
+# for: blocks of every kind of step, with every slot filled and queries up to the edge of the certified range.
 
 # %%
 for kind in ("x", "forward", "y", "backward"):
@@ -64,7 +63,7 @@ for kind in ("x", "forward", "y", "backward"):
 # %% [markdown]
 # ## A damaged file
 #
-# Loading compiles the config again and compares.
+# Loading recompiles the config and compares.
 
 # %%
 with tempfile.TemporaryDirectory() as directory:
@@ -106,8 +105,8 @@ except icgd.AssumptionViolated as stopped:
     print(stopped)
 
 # %% [markdown]
-# Without the watch the run goes on, and what it returns is not what SGD returns. Nothing is said then, which
-# is why the watch is on unless it is switched off:
+# Without the watch the run continues and silently returns something other than SGD's result, which is why the
+# watch is on by default:
 
 # %%
 loose = icgd.compile(net, icgd.SGD(lr=0.001))
@@ -122,8 +121,8 @@ print(
 # %% [markdown]
 # ## What is not caught
 #
-# A change that stays within the certificate is not an error: the bound of a head allows for rounding of every
-# kind, so that a change of the temperature by one per cent passes.
+# A change that stays within the certificate is not an error: the bound of a head allows for every kind of
+# rounding, so a one per cent change in the temperature passes.
 
 # %%
 warmer = copy.deepcopy(program)

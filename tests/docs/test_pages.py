@@ -16,6 +16,7 @@ RUN = (
     "index.md",
     "quickstart.md",
     "tour.md",
+    "architecture.md",
     "extend.md",
     "laboratory.md",
     "spectral_head.md",

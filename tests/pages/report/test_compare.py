@@ -187,7 +187,7 @@ def test_runs_that_did_not_pass_are_said_to():
 def test_a_run_without_curves_is_named():
     bare = network()
     del bare["curves"]
-    assert "run 2 holds no curves" in render_comparison(runs(network(), bare))
+    assert "run 2 has no curves to draw" in render_comparison(runs(network(), bare))
 
 
 # -- hostile, damaged, degenerate -----------------------------------------------------------------

@@ -14,8 +14,8 @@ READING = (
     "Curves are medians over seeds, shades their range. An ordering is decided only if all seeds agree "
     f"by more than a margin ({ERROR_MARGIN:.0%} of an error, {R2_MARGIN} of R2). A claim about several "
     "cases holds only if every case does, and fails if one case fails. By chance alone, three seeds "
-    "agree one time in four, and refute a claim about three cases one time in three: a small "
-    "difference that is decided says little. *Undertrained* means that a model the claim rests on is "
+    "agree one time in four, and refute a claim about three cases one time in three, so a small "
+    "difference says little even if it is decided. *Undertrained* means that a model the claim rests on is "
     "worse than the best naive predictor of its task, in one seed or more: such models decide nothing, "
     "whichever way the numbers point."
 )
@@ -85,9 +85,9 @@ def _shortfalls(claims: Sequence[Claim]) -> str:
 
 def _addition(addition: Addition) -> str:
     return (
-        f"{addition.n_rows} rows that need no training (naive predictors, and what else has no trained "
-        f"model in it) joined the record later, by `{addition.command}`: {duration(addition.seconds)}, "
-        f"torch {addition.torch}. All other rows are of the run above."
+        f"{addition.n_rows} rows that need no training (naive predictors, and anything else without a trained "
+        f"model) were added to the record later, by `{addition.command}`: {duration(addition.seconds)}, "
+        f"torch {addition.torch}. All other rows come from the run above."
     )
 
 

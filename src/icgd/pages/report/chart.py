@@ -12,36 +12,33 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from icgd.pages.colours import (
+    AMBER,
+    BLUE,
+    CURVES,
+    GREEN,
+    GREY,
+    OLIVE,
+    PINK,
+    SKY,
+    VERMILION,
+    WINE,
+)
+
 Number = float | None
 """A measured number; None stands for one that is not finite."""
 Line = Literal["solid", "dash", "dot", "points"]
 
-COLOURS = {"transformer": "#0072b2", "sgd": "#e69f00", "bound": "#d55e00", "drift": "#777777"}
-"""Colours that stay apart for colour-blind readers, on white and on dark grey."""
-RUN_COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#882255",
-    "#8a8a2b",
-)
-"""One per run of a comparison; lines also differ in their dashes, for those who see no colours."""
-ON_DARK = {
-    "#0072b2": "#4fa8e0",
-    "#d55e00": "#ff8a4c",
-    "#009e73": "#35c99c",
-    "#882255": "#b98cff",
-    "#8a8a2b": "#ded44f",
-    "#117733": "#9ccc65",
-    "#56b4e9": "#b3e5ff",
-    "#cc79a7": "#f08cc0",
-    "#777777": "#a0a0a0",
-    "#444444": "#d0d0d0",
-    "#a8adb3": "#6f767d",
+COLOURS = {
+    "transformer": BLUE.light,
+    "sgd": AMBER.light,
+    "bound": VERMILION.light,
+    "drift": GREY.light,
 }
+"""Colours that stay apart for colour-blind readers, on white and on dark grey."""
+RUN_COLOURS = tuple(hue.light for hue in (BLUE, VERMILION, GREEN, PINK, AMBER, SKY, WINE, OLIVE))
+"""One per run of a comparison; lines also differ in their dashes, for those who see no colours."""
+ON_DARK = {hue.light: hue.dark for hue in CURVES if hue.light != hue.dark}
 """What a colour becomes on a dark page, where it would sink into the ground."""
 
 

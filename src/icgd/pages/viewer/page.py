@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from icgd.base.atomic import write_text
+from icgd.pages.colours import style_sheet
 from icgd.pages.viewer.bundle import BrokenApp, bundle
 from icgd.transformer.trace import read_trace
 
@@ -70,7 +71,7 @@ def _app() -> tuple[str, str]:
     folder = resources.files("icgd.pages.viewer").joinpath("app")
     names = [entry.name for entry in folder.iterdir() if entry.name.endswith(".js")]
     script = bundle({name.removesuffix(".js"): _source(name) for name in sorted(names)}, "main")
-    style = _source("style.css")
+    style = style_sheet() + _source("style.css")
     if "</style" in style.lower():
         raise BrokenApp("style.css holds text that would end it in a page.")
     return style, script

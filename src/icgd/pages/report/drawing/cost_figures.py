@@ -12,11 +12,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from icgd.base.construction import by_method, methods
+from icgd.pages.colours import GREEN
 from icgd.pages.report.drawing.figures import COLOURS, draw, positive
 
 METHOD_COLOURS = {
     "stack": COLOURS["bound"],
-    "forward_mode": "#009e73",
+    "forward_mode": GREEN.light,
     "cot": COLOURS["transformer"],
     "sgd": COLOURS["sgd"],
 }

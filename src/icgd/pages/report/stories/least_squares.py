@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from icgd.pages.colours import AMBER, BLUE, GREEN, PINK, SKY, VERMILION
 from icgd.pages.report.chart import Chart, Series, drawable
 from icgd.pages.report.stories.network import DIFFERENCE
 from icgd.pages.report.stories.numbers import number
 
 LINES = {
-    "gd": ("#e69f00", "#0072b2"),
-    "newton": ("#56b4e9", "#d55e00"),
-    "preconditioned": ("#cc79a7", "#009e73"),
+    "gd": (AMBER.light, BLUE.light),
+    "newton": (SKY.light, VERMILION.light),
+    "preconditioned": (PINK.light, GREEN.light),
 }
 """Colours of the exact algorithm, a broad line, and of the transformer, a thin one on top."""
 NAMES = {

@@ -6,6 +6,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from icgd.pages.colours import (
+    AMBER,
+    BLUE,
+    CHARCOAL,
+    FOREST,
+    GREEN,
+    OLIVE,
+    PINK,
+    SILVER,
+    SKY,
+    VERMILION,
+    WINE,
+)
 from icgd.pages.report.chart import COLOURS, Chart, Series, drawable
 from icgd.pages.report.stories.network import DIFFERENCE, over, zeros_said
 from icgd.pages.report.stories.numbers import number, range_row
@@ -21,7 +34,7 @@ BOUNDS = {
         "Whole run, rigorous",
         "max_error",
         "The sum of the per-step bounds. Steps of gradient descent on a smooth convex loss never "
-        "increase distances while lr <= 2/beta, so errors add up and no more.",
+        "increase distances while lr <= 2/beta, so errors only add up.",
     ),
     "paper_bound": (
         "Distance to the minimiser, theorem",
@@ -30,20 +43,11 @@ BOUNDS = {
         "1/beta; for the lasso the distance is the gap of the objective.",
     ),
 }
-PALETTE = (
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#8a8a2b",
-    "#882255",
-    "#117733",
-    "#444444",
+PALETTE = tuple(
+    hue.light for hue in (BLUE, AMBER, GREEN, PINK, SKY, VERMILION, OLIVE, WINE, FOREST, CHARCOAL)
 )
 """For as many coefficients; the smaller ones of a larger model are grey."""
-OTHERS = "#a8adb3"
+OTHERS = SILVER.light
 LARGEST_KAPPA = 2.0**52
 """Above it the smallest curvature is a rounding error of the largest."""
 

@@ -29,7 +29,7 @@ BOUNDS = {
     "global_bound": (
         "Whole run, rigorous",
         "The per-round bounds carried to the end through the Lipschitz constant of every round; it "
-        "grows exponentially with the rounds and says nothing once it exceeds the weights themselves.",
+        "grows exponentially with the rounds and is vacuous once it exceeds the weights themselves.",
     ),
     "paper_bound": (
         "Whole run, as in the paper",
@@ -180,7 +180,7 @@ def run_chart(curve: Mapping[str, Sequence[Number]], rounds_are: str = "round") 
         ),
         log_y=True,
         top=top,
-        note="The rigorous bound goes on above the figure; it says nothing once it exceeds the weights."
+        note="The rigorous bound continues above the figure; it is vacuous once it exceeds the weights."
         if beyond
         else "",
     )

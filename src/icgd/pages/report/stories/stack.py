@@ -10,7 +10,7 @@ BOUNDS = {
     ),
     "global_bound": (
         "Whole run",
-        "The same with uncertain weights, step after step; it grows exponentially and says nothing once it "
+        "The same with uncertain weights, step after step; it grows exponentially and is vacuous once it "
         "exceeds the weights themselves.",
     ),
     "paper_bound": (

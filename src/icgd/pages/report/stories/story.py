@@ -45,7 +45,7 @@ def story(result: Mapping[str, Any]) -> Story:
             lead="One frozen layer was applied to the same tokens again and again, once made for gradient "
             "descent, once for Newton's method and once for preconditioned descent; beside them the exact "
             "algorithms solved the same problem.",
-            against=f"those of exact {least_squares.NAMES[result['optimizer']]}",
+            against=f"that of exact {least_squares.NAMES[result['optimizer']]}",
             rows=least_squares.result_rows(result),
             bounds=[],
             cost=cost,
@@ -59,7 +59,7 @@ def story(result: Mapping[str, Any]) -> Story:
             lead="Every step the same layer read the last block of the prompt, all examples and the "
             "current weights, and wrote the block with the next weights; beside it exact gradient descent "
             "and scikit-learn solved the same problem.",
-            against="those of exact gradient descent",
+            against="that of exact gradient descent",
             rows=linear_model.result_rows(result),
             bounds=linear_model.bound_rows(result),
             cost=cost,
@@ -71,7 +71,7 @@ def story(result: Mapping[str, Any]) -> Story:
     return Story(
         title="A frozen transformer trained this network in its context",
         lead=by_method(result.get("method")).lead,
-        against="those of SGD",
+        against="that of SGD",
         rows=network.result_rows(result),
         bounds=network.bound_rows(result),
         cost=cost,

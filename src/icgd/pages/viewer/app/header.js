@@ -49,7 +49,7 @@ const HELP = [
   "Top: the prompt. Lit blocks are those the mask lets this step see; the framed one is new. Left: the " +
     "selected block, slot by slot. Middle: the layer, stage by stage; its weights never change, the flags " +
     "of the blocks decide which gates open. Right: the whole run.",
-  "Blue is negative, orange positive, grey zero; every picture has a scale of its own, written beside it. " +
+  "Blue is negative, orange positive, grey zero; each picture has its own scale, shown beside it. " +
     "“Difference” colours by the distance to the exact optimizer instead. Indices count from 0, as in Python.",
 ];
 

@@ -100,11 +100,11 @@ function badges(container, blocks, state) {
   keyed(container, shown, (b) => {
     const onclick = () => state.choose(b);
     if (b === "…") return { element: el("span", {}, b) };
-    const kind = (state.model.kindIndex.get(state.model.trace.blocks[b].kind) ?? 0) % 8;
+    const hue = state.model.hue(state.model.trace.blocks[b].kind);
     const label = state.model.label(b);
     const title = `${label}, ${state.model.originText(b)}`;
     return {
-      element: el("button", { type: "button", class: "block-badge", "data-kind": kind, onclick, title }, label),
+      element: el("button", { type: "button", class: "block-badge", ...hue, onclick, title }, label),
     };
   });
 }

@@ -51,7 +51,7 @@ export class Model {
     });
     this.width = trace.layout.reduce((sum, slot) => sum + volume(slot.shape), 0);
     this.kindTitles = new Map(trace.kinds.map((k) => [k.kind, k.title]));
-    this.kindIndex = new Map(trace.kinds.map((k, i) => [k.kind, i]));
+    this.kindPlaces = new Map(trace.kinds.map((k, i) => [k.kind, i % 8]));
     this.grids = new Map(trace.grids.map((grid) => [grid.bank, grid]));
   }
 
@@ -103,6 +103,11 @@ export class Model {
   missingAfter() {
     const last = this.nSteps ? this.trace.steps[this.nSteps - 1].round : 0;
     return this.trace.nRounds - last;
+  }
+
+  // Attributes that give an element the colour of a kind: by name, or by its place if the name has none.
+  hue(kind) {
+    return { "data-kind": kind, "data-kind-place": this.kindPlaces.get(kind) ?? 0 };
   }
 
   label(b) {

@@ -198,7 +198,7 @@ export function createSlots(tip, state) {
     }
     element.dataset.block = b;
     setText(label, model.label(b));
-    label.dataset.kind = (model.kindIndex.get(block.kind) ?? 0) % 8;
+    for (const [name, value] of Object.entries(model.hue(block.kind))) label.setAttribute(name, value);
     setText(origin, model.originText(b) + tokensText(block));
     setText(kind, model.kindTitles.get(block.kind) ?? "");
     kind.title = kind.textContent;

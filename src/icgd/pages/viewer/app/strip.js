@@ -25,7 +25,7 @@ function createBlock(b, state) {
     "button",
     {
       type: "button", class: "block", role: "option", "data-block": b,
-      "data-kind": (model.kindIndex.get(block.kind) ?? 0) % 8,
+      ...model.hue(block.kind),
       onclick: () => state.choose(b),
     },
     el("span", { class: "letter" }, model.label(b)),
@@ -70,7 +70,7 @@ export function createStrip(state) {
     bar,
   );
   for (const { kind, title } of model.trace.kinds) {
-    const badge = el("span", { class: "block-badge", "data-kind": model.kindIndex.get(kind) % 8 }, kind);
+    const badge = el("span", { class: "block-badge", ...model.hue(kind) }, kind);
     legend.append(el("span", { class: "legend-entry", title }, badge, el("span", {}, title.split(":", 1)[0])));
   }
 
@@ -84,14 +84,18 @@ export function createStrip(state) {
     track.querySelector('[aria-selected="true"]')?.focus();
   });
   let width = 600;
-  let colours = { ink: "#000", kinds: [] };
+  let colours = { ink: "#000", kinds: new Map() };
   const room = () => Math.max(Math.floor(width / PITCH), 3);
   let shownWindow = { from: 0, to: 0 };
 
   function measure() {
     width = track.clientWidth || 600;
     const style = getComputedStyle(bar);
-    const kinds = Array.from({ length: 8 }, (_, k) => style.getPropertyValue(`--kind-${k}`));
+    const kinds = new Map();
+    for (const [kind, place] of model.kindPlaces) {
+      const own = /^\w+$/.test(kind) ? style.getPropertyValue(`--kind-${kind}`) : "";
+      kinds.set(kind, own || style.getPropertyValue(`--other-${place}`));
+    }
     colours = { ink: style.getPropertyValue("--ink"), kinds };
     overviewDrawn = "";
   }
@@ -203,7 +207,7 @@ export function createStrip(state) {
     const stride = Math.max(1, Math.floor(1 / scale));
     for (let place = 0; place < total; place += stride) {
       const block = model.trace.blocks[model.order[place]];
-      context.fillStyle = colours.kinds[(model.kindIndex.get(block.kind) ?? 0) % 8];
+      context.fillStyle = colours.kinds.get(block.kind) ?? colours.ink;
       context.fillRect(place * scale, 0, Math.max(scale * stride - (scale > 4 ? 1 : 0), 0.8), 5);
     }
   }

@@ -78,12 +78,13 @@ class AlgoFig5(Experiment):
         *DIFFERS,
         "The task is y = w.x / sqrt(d) + noise with w ~ N(0, I), so Var(y) = 1 without noise; errors "
         "include the noise of the target. The paper gives no scale.",
-        "Gradient descent takes the step 1/L of each prompt, Newton's iteration starts at S / |S|^2: usual "
+        "Gradient descent uses the step 1/L of each prompt, and Newton's iteration starts at S / "
+        "|S|^2: the usual "
         "choices, not tuned ones. The paper searched a grid it does not show.",
         "Models must be as good as the constant 0 and one step of gradient descent to be judged. Least "
-        "squares is no such bar here: without noise it is exact, and the claim is that models stay behind it.",
+        "squares is not a bar here: without noise it is exact, and the claim is that models stay behind it.",
         "Compiled programs cannot see the data: their step and start come from the problem's radius. Each "
-        "is held against the exact algorithm with the same step and start.",
+        "is compared with the exact algorithm with the same step and start.",
     )
     sizes: ClassVar = {
         "smoke": resized(NoiseSize, FIG2_SMOKE, pairs=((3, 2), (2, 2)), iterations=5),

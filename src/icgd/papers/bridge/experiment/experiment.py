@@ -111,7 +111,7 @@ class BridgeResources(Experiment):
     title: ClassVar = "what depth buys, and what a transformer pays for it"
     differs: ClassVar = (
         "The paper runs nothing: it combines bounds of others on networks with its count of matrices. "
-        "Functions, dimensions and trainings are ours, also at the scale `paper`.",
+        "Functions, dimensions and trainings are ours, even at the scale `paper`.",
         "Counts are those of the constructions as corrected (errata B3, B6 to B9), with ReLU heads for ReLU "
         "networks with biases: 3 matrices a head, 2 a feed-forward layer. BRIDGE's own n layers a step "
         "(forward_mode), DEEP's stack of 2n + 4, COT's one layer.",

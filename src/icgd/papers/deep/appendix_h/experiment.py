@@ -54,22 +54,24 @@ class DeepH(Experiment):
     title: ClassVar = "the score of a diffusion model learned in context"
     differs: ClassVar = (
         "The paper runs nothing: Appendix H argues that Theorem 1 applies. Mixture (three Gaussians in the "
-        "plane), networks, steps and the sampler are ours, also at the scale `paper`.",
+        "plane), networks, steps and the sampler are ours, even at the scale `paper`.",
         "Transformers are compiled, not trained. Direct training is autograd and torch.optim.SGD from the same "
         "weights on the same examples in the same order.",
         "Networks have a linear output and the inputs (x/3, t/1.5 - 1/2, 1/2), and learn a quarter of the "
         "score: as printed, outputs are activated and there is neither t nor a bias (errata D19). GELU "
-        "stands for the smooth activations that Theorem 1 asks for, ReLU for those Appendix H speaks of.",
+        "represents the smooth activations that Theorem 1 requires, ReLU those that Appendix H mentions.",
         f"The weight gamma(t) of (H.1) is the density of the sampled t in [{T_0}, {T_1}], larger early on; "
-        "R2 is measured on t even there, against exact scores. Targets are exact scores, or -z / sigma_t "
+        "R2 is measured on evenly distributed t, against exact scores. Targets are exact scores, "
+        "or -z / sigma_t "
         "(denoising score matching), which needs no score but more examples.",
         f"The reverse process starts from N(0, I) at t = {T_1} and ends at t = {T_0}, for every score with "
-        "the same noise. Nearly all of the distance of the exact score's samples to the mixture is that they "
-        "stop there: a factor of it is a lenient bar. The next column gives distances to the mixture "
+        "the same noise. Samples of the exact score are away from the mixture almost only because they "
+        "stop there, so a multiple of that distance is a lenient bar. The next column gives "
+        "distances to the mixture "
         "at that time.",
         "Steps in context differ from direct ones by rounding, and by the fit of GELU. Step sizes are such "
-        "that this stays small in most trainings; where one is chaotic, as the stack's at 0.5 after some "
-        "thousand steps, weights and R2 come apart, and the table shows it.",
+        "that this stays small in most trainings; where one is chaotic, like the stack's at 0.5 after some "
+        "thousand steps, weights and R2 diverge, as the table shows.",
         "The chain of thought is the one-layer softmax construction of COT, which trains ReLU networks with "
         "one example a round; it sees more examples, each once.",
     )
