@@ -105,7 +105,7 @@ def test_two_processes_are_one(tmp_path):
     shared = config(tmp_path / "shared", train_steps=50)
     train(alone)
     (tmp_path / "script.py").write_text(SCRIPT)
-    subprocess.run(
+    done = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -116,10 +116,12 @@ def test_two_processes_are_one(tmp_path):
             str(tmp_path / "script.py"),
             shared.to_json(),
         ],
-        check=True,
+        check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
+        text=True,
     )
+    assert done.returncode == 0, done.stderr[-3000:]
     a, b = weights(tmp_path / "alone"), weights(tmp_path / "shared")
     assert a.keys() == b.keys()
     for name in a:
