@@ -28,7 +28,7 @@ demo: $(STAMP)
 	@echo "Open in a browser: runs/demo/report.html (what came out) and runs/demo/viewer.html (watch it happen)."
 
 test: $(STAMP)
-	$(ONE_THREAD) $(COMPILED_ONCE) $(BIN)/pytest -n $(WORKERS) -q
+	$(ONE_THREAD) $(COMPILED_ONCE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -q
 
 # Needs chromium and chromedriver; installs them where apt-get may.
 browser-test: $(STAMP)

@@ -81,6 +81,7 @@ def test_the_package_is_typed_and_versioned():
 
 TESTS = Path(__file__).parent
 BATTERIES = {
+    "base/atomic/test_every_writer.py",
     "cli/test_errors_cli.py",
     "cli/test_light_start.py",
     "cli/test_text_cli.py",

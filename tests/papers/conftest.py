@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from icgd.base.atomic import only_writer, write_text
 from icgd.cli import app
 from icgd.lab.experiments.record import Record, read_record
-from icgd.papers.theorem_table import Checker, Row, from_json, to_json
+from icgd.papers.theorem_table import Checker, Row, to_json
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ def row_of(shared_directory) -> Callable[[Checker], Row]:
         with only_writer(shared / f"{name}.lock", wait=True):
             if not file.is_file():
                 write_text(file, to_json([checker()]))
-        (row,) = from_json(file.read_text(encoding="utf-8"))
-        return row
+        (row,) = json.loads(file.read_text(encoding="utf-8"))
+        numbers = {name: float(row[name]) for name in ("measured", "bound")}
+        return Row(**{**row, **numbers, "errata": tuple(row["errata"])})
 
     return of
 

@@ -43,7 +43,7 @@ def test_a_torch_network_is_no_problem_and_the_message_says_what_is() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("momentum", 0.9, "heavy ball"),
+        ("momentum", 0.9, "docs/extend.md adds Nesterov"),
         ("batch_size", 32, "one row a round and icgd.GD all rows a step"),
         ("weight_decay", 1e-4, "icgd.Ridge"),
         ("betas", (0.9, 0.999), "Adam"),

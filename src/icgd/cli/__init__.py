@@ -283,12 +283,12 @@ def run(
             trace_budget=trace_budget,
         )
         settings.check()
-        from icgd.cli.run.least_squares import run_linear
-        from icgd.cli.run.linear_model import run_model
+        from icgd.cli.run.least_squares import run_least_squares
+        from icgd.cli.run.linear_model import run_linear_model
         from icgd.cli.run.network import run as run_network
         from icgd.cli.run.summary import show
 
-        job = {"network": run_network, "linear": run_linear}.get(model, run_model)
+        job = {"network": run_network, "linear": run_least_squares}.get(model, run_linear_model)
         result = job(settings)
         show(result, out)
     if not result["passed"]:

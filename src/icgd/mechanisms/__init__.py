@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from icgd.mechanisms.compiler import compile as compile
+    from icgd.mechanisms.loops.regression.fused import fuse as fuse
 
 
 def __getattr__(name: str) -> Any:
@@ -14,4 +15,8 @@ def __getattr__(name: str) -> Any:
         from icgd.mechanisms.compiler import compile
 
         return compile
+    if name == "fuse":
+        from icgd.mechanisms.loops.regression.fused import fuse
+
+        return fuse
     raise AttributeError(f"module 'icgd.mechanisms' has no attribute {name!r}")

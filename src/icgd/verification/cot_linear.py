@@ -31,6 +31,7 @@ from icgd.verification.verdict.judgement import (
     sight,
 )
 from icgd.verification.verdict.linear_model_table import linear_model_table
+from icgd.verification.verdict.observation import NOBODY, Watched
 from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import worst
 
@@ -156,6 +157,7 @@ def verify_linear_model(
     probe_sets: int = 1,
     seed: int = 0,
     progress: bool | Callable[[int, int], None] = False,
+    watched: Watched = NOBODY,
 ) -> LinearModelCheck:
     """Probes, then a run step by step against exact (proximal) gradient descent and the minimiser."""
     n_steps = whole_number("steps", steps)
@@ -173,13 +175,17 @@ def verify_linear_model(
             for lane, w in zip(lanes, each, strict=True):
                 lane.after_step(w.double())
             records.append(_worst([lane.records[-1] for lane in lanes]))
+            exact = [lane.gd for lane in lanes]
+            watched.note(done, weights, exact[0] if single else torch.stack(exact))
             if report is not None:
                 report(done, n_steps)
 
         run: Run | None = None
         stopped = ""
         try:
-            run = program.run(X, Y, init=init, steps=n_steps, executor=executor, record=on_step)
+            run = program.run(
+                X, Y, init=init, steps=n_steps, executor=executor, record=watched.recording(on_step)
+            )
         except AssumptionViolated as left:
             # A sound program that leaves its range is the caller's to mend; a broken one is a verdict.
             if all(probe.passed for probe in probes):

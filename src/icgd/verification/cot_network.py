@@ -39,6 +39,7 @@ from icgd.verification.verdict.judgement import (
     part_names,
     sight,
 )
+from icgd.verification.verdict.observation import NOBODY, Watched
 from icgd.verification.verdict.prediction_check import PREDICTED_ROWS, PredictionCheck
 from icgd.verification.verdict.round_record import RoundRecord, worst_record
 from icgd.verification.verdict.verdict import Verdict
@@ -127,6 +128,7 @@ def verify_network(
     probe_sets: int = 1,
     seed: int = 0,
     progress: bool | Callable[[int, int], None] = False,
+    watched: Watched = NOBODY,
 ) -> Check:
     """Hold a program against PyTorch's own SGD, against its certificates, and against probes.
 
@@ -145,11 +147,19 @@ def verify_network(
 
         def on_round(done: int, weights: Weights) -> None:
             judge.after_round(weights)
+            watched.note(done, weights, judge.exact_weights())
             if report is not None:
                 report(done, judge.n_rounds)
 
         try:
-            run = program.run(X, Y, init=init, epochs=epochs, executor=executor, record=on_round)
+            run = program.run(
+                X,
+                Y,
+                init=init,
+                epochs=epochs,
+                executor=executor,
+                record=watched.recording(on_round),
+            )
             predictions = judge.predictions(run)
         except AssumptionViolated as stopped:
             # A sound program that leaves its range is the caller's to mend; a broken one is a verdict.
@@ -203,6 +213,10 @@ class _Judge:
         # Every part of every problem against its own bound, not the worst against the worst.
         self._within &= all(lane.within for lane in self._lanes)
 
+    def exact_weights(self) -> Weights:
+        """Those of exact SGD after the same rounds."""
+        return together([lane.sgd for lane in self._lanes]) if self._batched else self._lanes[0].sgd
+
     def verdict(
         self,
         run: Run | None,
@@ -218,7 +232,6 @@ class _Judge:
         within = self._within and not any(r.error > r.global_bound for r in records)
         finite = all(math.isfinite(r.error) and math.isfinite(r.round_error) for r in records)
         sound = grid.passed and all(probe.passed for probe in probes)
-        sgd = [lane.sgd for lane in self._lanes]
         open_questions = [
             *doubts(
                 records,
@@ -251,7 +264,7 @@ class _Judge:
             probes=probes,
             grid=grid,
             run=run,
-            sgd_weights=together(sgd) if self._batched else sgd[0],
+            sgd_weights=self.exact_weights(),
             notes=notes,
         )
 

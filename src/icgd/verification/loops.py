@@ -20,6 +20,7 @@ from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName
 from icgd.verification.bounds.exact import Exact
 from icgd.verification.verdict.judgement import Outcome, outcome
+from icgd.verification.verdict.observation import NOBODY, Watched
 from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import worst
 
@@ -95,6 +96,7 @@ def verify_loop(
     probe_sets: int = 1,
     seed: int = 0,
     progress: bool | Callable[[int, int], None] = False,
+    watched: Watched = NOBODY,
 ) -> LoopCheck:
     """Run the program and the exact algorithm side by side, and compare weights and answers."""
     n_steps = whole_number("steps", steps)
@@ -121,10 +123,13 @@ def verify_loop(
                 want = exact.weights[loop - 1]
                 error = float((weights.double().reshape(want.shape) - want).abs().max())
                 records.append(LoopRecord(loop, error, exact.bounds[loop - 1]))
+                watched.note(loop, weights, want)
             if report is not None and loop:
                 report(loop, n_steps)
 
-        run = program.run(X, Y, steps=n_steps, query=query, executor=executor, record=on_step)
+        run = program.run(
+            X, Y, steps=n_steps, query=query, executor=executor, record=watched.recording(on_step)
+        )
     return _verdict(program, exact, records, run)
 
 

@@ -35,6 +35,7 @@ from icgd.verification.verdict.judgement import (
     part_names,
     sight,
 )
+from icgd.verification.verdict.observation import NOBODY, Watched
 from icgd.verification.verdict.round_record import RoundRecord, worst_record
 from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import (
@@ -140,6 +141,7 @@ def verify_stack(
     probe_sets: int = 1,
     seed: int = 0,
     progress: bool | Callable[[int, int], None] = False,
+    watched: Watched = NOBODY,
 ) -> StackCheck:
     """Probes, then a run step by step against exact gradient descent and the corollary."""
     n_steps = whole_number("steps", steps)
@@ -158,11 +160,15 @@ def verify_stack(
                 for i, lane in enumerate(lanes)
             ]
             records.append(worst_record(rows))
+            exact = [lane.gd for lane in lanes]
+            watched.note(done, weights, together(exact) if batched else exact[0])
             if report is not None:
                 report(done, n_steps)
 
         try:
-            run = program.run(X, Y, init=init, steps=n_steps, executor=executor, record=on_step)
+            run = program.run(
+                X, Y, init=init, steps=n_steps, executor=executor, record=watched.recording(on_step)
+            )
         except AssumptionViolated as left:
             # A sound program that leaves its range is the caller's to mend; a broken one is a verdict.
             if _all_passed(fits, probes):

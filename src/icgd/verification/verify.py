@@ -9,7 +9,9 @@ from icgd.base.construction import constructions
 from icgd.errors import AssumptionViolated, IcgdError, InvalidParameter
 from icgd.transformer.program import Program
 from icgd.transformer.runtime.executors.choose import ExecutorName
+from icgd.transformer.runtime.recording.recorder import Recorder
 from icgd.verification.loops import verify_loop
+from icgd.verification.verdict.observation import Observer, Watched
 from icgd.verification.verdict.verdict import Verdict
 
 
@@ -25,6 +27,8 @@ def verify(
     probe_sets: int = 1,
     seed: int = 0,
     progress: bool | Callable[[int, int], None] = False,
+    observe: Observer | None = None,
+    recorder: Recorder | None = None,
 ) -> Verdict:
     """Hold a program against an exact optimizer, its certificates and probes; gives a Verdict.
 
@@ -36,6 +40,9 @@ def verify(
     3. a training run, round by round against autograd and torch.optim: `epochs` of SGD for a network,
        `steps` of GD for a stack, `steps` of (proximal) GD for a linear model, whose distance to the true
        minimiser is held against the theorem's bound as well.
+
+    observe   called with (round, weights, exact weights) after every round; must not keep the tensors
+    recorder  records the run that is judged, for the viewer
 
     Differs from the paper: bounds are kept apart (per round, global, printed).
 
@@ -73,6 +80,7 @@ def verify(
             probe_sets=probe_sets,
             seed=seed,
             progress=progress,
+            watched=Watched(observe, recorder),
             **how,
         )
     except (RuntimeError, LookupError, AssertionError) as error:

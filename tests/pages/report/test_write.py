@@ -189,7 +189,7 @@ def test_degenerate_curves_are_drawn_without_a_warning(values):
     curve = {"round": [1, 2], "round_error": values, "round_bound": values, "error": values}
     assert error_figure(curve)
     losses = {"round": [0, 1], "transformer": [1.0, None], "sgd": [1.0, 0.0]}
-    assert picture(loss_chart(losses, ROUNDS["cot"]))
+    assert picture(loss_chart(losses, ROUNDS["epochs"]))
     assert picture(cost_bars({"dense_flops": 5, "structured_flops": 5, "blocks": 1, "rounds": 1}))
 
 

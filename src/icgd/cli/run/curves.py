@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
-from icgd.oracle.network_gd import network_gd_steps
-from icgd.oracle.sgd import sgd_rounds, torch_network
+from icgd.oracle.sgd import torch_network
 from icgd.problems import NetworkSpec, Weights
-from icgd.transformer.program import Program
 
 MAX_LOSSES = 120
 """Points of a loss curve: each costs a pass over all rows."""
@@ -36,40 +33,31 @@ def mean_loss(spec: NetworkSpec, weights: Weights, x: torch.Tensor, y: torch.Ten
         return float(0.5 * (o - y).square().sum(dim=-1).mean())
 
 
-def loss_curve(
-    program: Program,
-    spec: NetworkSpec,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    init: Weights,
-    rounds: dict[str, int],
-) -> dict[str, list[float]]:
-    """Mean loss on all rows along the transformer's run and along SGD's (on all rows a step for stacks).
+class LossCurve:
+    """Mean loss on all rows along the transformer's run and along SGD's, at rounds spread evenly.
 
-    The verifier judges rounds as they come and keeps no weights, so both runs are done once more;
-    the structured executor does them in a small part of the verifier's time.
+    Given to `icgd.verify(observe=...)`, so that one run serves the verdict and the curve.
     """
-    epochs = rounds.get("epochs", 1)
-    marks = thinned(rounds.get("steps", epochs * len(x)) + 1, MAX_LOSSES)
-    start = mean_loss(spec, init, x, y)
-    transformer, sgd, wanted = [start], [start], frozenset(marks)
 
-    def look(done: int, weights: Weights) -> None:
-        if done in wanted:
-            transformer.append(mean_loss(spec, weights, x, y))
+    def __init__(
+        self, spec: NetworkSpec, x: torch.Tensor, y: torch.Tensor, init: Weights, n_rounds: int
+    ) -> None:
+        self._spec, self._x, self._y = spec, x, y
+        self._marks = thinned(n_rounds + 1, MAX_LOSSES)
+        self._wanted = frozenset(self._marks)
+        start = mean_loss(spec, init, x, y)
+        self._transformer, self._sgd = [start], [start]
 
-    program.run(x, y, init=init, record=look, **rounds)  # type: ignore[arg-type]
-    optimizer = program.optimizer
-    if "steps" in rounds:
-        exact = islice(
-            network_gd_steps(spec, init, x, y, optimizer.lr, optimizer.box), rounds["steps"]
-        )
-    else:
-        exact = islice(
-            sgd_rounds(spec, init, x.repeat(epochs, 1), y.repeat(epochs, 1), optimizer.lr), None
-        )
-    sgd += [mean_loss(spec, weights, x, y) for i, weights in enumerate(exact, 1) if i in wanted]
-    return {"round": [float(m) for m in marks], "transformer": transformer, "sgd": sgd}
+    def __call__(self, round_: int, weights: Weights, exact: Weights) -> None:
+        """Look at a round if it is one of those that are kept."""
+        if round_ in self._wanted:
+            self._transformer.append(mean_loss(self._spec, weights, self._x, self._y))
+            self._sgd.append(mean_loss(self._spec, exact, self._x, self._y))
+
+    def values(self) -> dict[str, list[float]]:
+        """For the result file."""
+        rounds = [float(mark) for mark in self._marks]
+        return {"round": rounds, "transformer": self._transformer, "sgd": self._sgd}
 
 
 def error_curve(records: Sequence[Any]) -> dict[str, list[float]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 import icgd
 from icgd.cli.output import finite, holding_out
 from icgd.cli.run.network import FORMAT, load_table, r_squared, versions, write_result
-from icgd.cli.run.recording import recorded
+from icgd.cli.run.recording import Recording, recorded
 from icgd.cli.run.settings import Settings
 from icgd.cli.tables import Table
 from icgd.errors import AssumptionViolated, InvalidParameter
@@ -32,7 +32,7 @@ AGREES = 1e-6
 
 
 @holding_out
-def run_linear(settings: Settings) -> dict[str, Any]:
+def run_least_squares(settings: Settings) -> dict[str, Any]:
     """Do the whole job and write the results; gives back the content of result.json."""
     table = load_table(
         settings.data, settings.example, settings.target, standardize=settings.standardize
@@ -45,7 +45,7 @@ def run_linear(settings: Settings) -> dict[str, Any]:
     started, before = time.perf_counter(), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        paths, programs, costs, notes = _paths(settings, X, y)
+        paths, programs, costs, notes, recording = _paths(settings, X, y)
     finally:
         torch.set_num_threads(before)
     chosen = settings.optimizer
@@ -90,14 +90,20 @@ def run_linear(settings: Settings) -> dict[str, Any]:
         result,
         {"weight": weight.contiguous()},
         table,
-        lambda: recorded(settings, program, X, y, steps=settings.steps or STEPS[chosen]),
+        recording,
     )
     return result
 
 
 def _paths(
     settings: Settings, X: Tensor, y: Tensor
-) -> tuple[dict[str, list[Tensor]], dict[str, icgd.Program], dict[str, dict[str, int]], list[str]]:
+) -> tuple[
+    dict[str, list[Tensor]],
+    dict[str, icgd.Program],
+    dict[str, dict[str, int]],
+    list[str],
+    Recording,
+]:
     """Weights after every step, exactly and by a transformer, and what the transformer's run cost."""
     largest = float(torch.linalg.eigvalsh(X.T @ X)[-1])
     if not largest > 0:
@@ -121,6 +127,7 @@ def _paths(
         ),
     }
     paths, programs, costs, notes = {}, {}, {}, list[str]()
+    recording = Recording()
     for name, optimizer in optimizers.items():
         steps = settings.steps or STEPS[name]
         typer.echo(
@@ -129,25 +136,41 @@ def _paths(
             err=True,
         )
         programs[name] = icgd.compile(problem, optimizer, dtype=DTYPES[settings.dtype])
-        try:
+
+        def work(
+            recorder: icgd.Recorder | None, name: str = name, steps: int = steps
+        ) -> tuple[icgd.Run, list[Tensor]]:
+            path = list[Tensor]()
+
+            def keep(done: int, weights: Tensor) -> None:
+                path.append(weights.double().clone())
+
+            if recorder is not None:
+                recorder.after_round = keep
             run = programs[name].run(
                 X,
                 y,
                 steps=steps,
                 executor=settings.executor,  # type: ignore[arg-type]
-                record="weights",
+                record=recorder or keep,
                 progress=True,
             )
+            return run, path
+
+        try:
+            if name == settings.optimizer:
+                (run, path), recording = recorded(settings, programs[name], X, y, work, steps=steps)
+            else:
+                run, path = work(None)
         except AssumptionViolated as refused:
             if name == settings.optimizer:
                 raise
             notes.append(f"{name} was left out of the comparison: {refused}")
             continue
-        assert run.history is not None
-        paths[f"{name}_transformer"] = [w.double() for w in run.history]
+        paths[f"{name}_transformer"] = path
         paths[f"{name}_exact"] = list(exact[name])
         costs[name] = run.cost.as_dict()
-    return paths, programs, costs, notes
+    return paths, programs, costs, notes, recording
 
 
 def _measured(

@@ -28,7 +28,7 @@ FIRST = 60
 
 
 @holding_out
-def run_model(settings: Settings) -> dict[str, Any]:
+def run_linear_model(settings: Settings) -> dict[str, Any]:
     """Do the whole job and write the results; gives back the content of result.json."""
     # Labels and counts mean what they are: only the target of a regression may be scaled.
     scaled_target = settings.standardize and settings.model in ("ridge", "lasso")
@@ -68,16 +68,24 @@ def run_model(settings: Settings) -> dict[str, Any]:
     torch.set_num_threads(1)
     started = time.perf_counter()
     try:
-        check = icgd.verify(
-            program,
-            X,
-            y,
-            steps=steps,
-            executor=settings.executor,  # type: ignore[arg-type]
-            progress=True,
-        )
+
+        def work(recorder: icgd.Recorder | None) -> tuple[icgd.Verdict, CoefficientPath]:
+            path = CoefficientPath(steps)
+            check = icgd.verify(
+                program,
+                X,
+                y,
+                steps=steps,
+                executor=settings.executor,  # type: ignore[arg-type]
+                progress=True,
+                observe=path,
+                recorder=recorder,
+            )
+            return check, path
+
+        (check, path), recording = recorded(settings, program, X, y, work, steps=steps)
         assert isinstance(check, LinearModelCheck)
-        measured = _measured(settings, problem, program, check, X, y, table, steps)
+        measured = _measured(settings, problem, program, check, X, y, table, path)
     finally:
         torch.set_num_threads(before)
     result = finite(
@@ -111,7 +119,7 @@ def run_model(settings: Settings) -> dict[str, Any]:
         result,
         {"weight": check.run.weights.contiguous()},
         table,
-        lambda: recorded(settings, program, X, y, steps=steps),
+        recording,
     )
     return result
 
@@ -166,7 +174,7 @@ def _measured(
     X: Tensor,
     y: Tensor,
     table: Table,
-    steps: int,
+    path: CoefficientPath,
 ) -> dict[str, Any]:
     run = check.run
     if run is None:
@@ -214,7 +222,7 @@ def _measured(
             for i, name in enumerate(names)
         },
         "notes": notes,
-        "curves": _curves(program, check, X, y, steps, names),
+        "curves": _curves(check, path, names),
     }
 
 
@@ -238,25 +246,22 @@ def _scores(model: str, predicted: Tensor, y: Tensor) -> dict[str, float | None]
     return {"r2_transformer": r_squared(y.unsqueeze(1).numpy(), predicted.unsqueeze(1).numpy())}
 
 
-def _curves(
-    program: icgd.Program,
-    check: LinearModelCheck,
-    X: Tensor,
-    y: Tensor,
-    steps: int,
-    names: list[str],
-) -> dict[str, Any]:
+class CoefficientPath:
+    """Weights along a run, thinned; all of the first steps, where most happens."""
+
+    def __init__(self, steps: int) -> None:
+        self.marks = sorted({*range(min(steps, FIRST)), *thinned(steps, MAX_POINTS)})
+        self._wanted, self.weights = frozenset(mark + 1 for mark in self.marks), list[Tensor]()
+
+    def __call__(self, round_: int, w: Tensor, exact: Tensor) -> None:
+        """Keep a step if it is one of those that are shown."""
+        if round_ in self._wanted:
+            self.weights.append(w.double().clone())
+
+
+def _curves(check: LinearModelCheck, path: CoefficientPath, names: list[str]) -> dict[str, Any]:
     """Errors with bounds, and the path of every coefficient, thinned."""
-    # All of the first steps, where most happens.
-    marks = sorted({*range(min(steps, FIRST)), *thinned(steps, MAX_POINTS)})
-    wanted, path = frozenset(mark + 1 for mark in marks), list[Tensor]()
-
-    def look(done: int, w: Tensor) -> None:
-        if done in wanted:
-            path.append(w.double().clone())
-
-    program.run(X, y, steps=steps, record=look)
-    rows = [check.rounds[mark] for mark in marks]
+    rows = [check.rounds[mark] for mark in path.marks]
     return {
         "fit": {
             "round": [float(r.step) for r in rows],
@@ -275,6 +280,8 @@ def _curves(
         },
         "path": {
             "round": [float(r.step) for r in rows],
-            "coefficients": {name: [float(w[i]) for w in path] for i, name in enumerate(names)},
+            "coefficients": {
+                name: [float(w[i]) for w in path.weights] for i, name in enumerate(names)
+            },
         },
     }

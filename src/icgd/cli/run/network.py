@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from importlib import metadata
@@ -18,8 +18,8 @@ import icgd
 from icgd.base.atomic import staged
 from icgd.base.construction import by_method
 from icgd.cli.output import as_json, finite, holding_out
-from icgd.cli.run.curves import error_curve, loss_curve, mean_loss
-from icgd.cli.run.recording import DROPPED, add_trace, recorded, summary
+from icgd.cli.run.curves import LossCurve, error_curve, mean_loss
+from icgd.cli.run.recording import DROPPED, Recording, add_trace, recorded, summary
 from icgd.cli.run.settings import Settings, chosen_targets, hidden_widths
 from icgd.cli.tables import Array, Table, load_example, make_table, read_csv
 from icgd.errors import AssumptionViolated
@@ -82,7 +82,7 @@ def run(settings: Settings) -> dict[str, Any]:
     )
     program = compiled(settings, network)
     with fitting_threads(network):
-        measured, weights = _train(settings, program, network, table)
+        measured, weights, recording = _train(settings, program, network, table)
     result = finite(
         {
             **measured,
@@ -91,13 +91,7 @@ def run(settings: Settings) -> dict[str, Any]:
             "versions": versions(),
         }
     )
-    init = network.init(seed=settings.seed, dtype=program.dtype)
-
-    def record() -> icgd.Trace | None:
-        with fitting_threads(network):
-            return recorded(settings, program, table.X, table.Y, init=init, **rounds_of(settings))
-
-    write_result(settings.out, result, named_weights(weights), table, record)
+    write_result(settings.out, result, named_weights(weights), table, recording)
     return result
 
 
@@ -126,8 +120,8 @@ def rounds_of(settings: Settings) -> dict[str, int]:
 
 def _train(
     settings: Settings, program: Program, network: icgd.Network, table: Table
-) -> tuple[dict[str, Any], Weights]:
-    """Train in context under the verifier's eyes."""
+) -> tuple[dict[str, Any], Weights, Recording]:
+    """Train in context under the verifier's eyes; the same run gives curves and the recording."""
     rounds = rounds_of(settings)
     how = f"{settings.epochs * len(table.X):,} rounds of {2 * network.n_layers} layer calls"
     if isinstance(program.step, Stack):
@@ -139,34 +133,45 @@ def _train(
     )
     init = network.init(seed=settings.seed, dtype=program.dtype)
     started = time.perf_counter()
-    check = icgd.verify(
-        program,
-        table.X,
-        table.Y,
-        init=init,
-        executor=settings.executor,  # type: ignore[arg-type]
-        progress=True,
-        **rounds,
-    )
+    x = torch.as_tensor(table.X).to(program.dtype)
+    y = torch.as_tensor(table.Y).to(program.dtype)
+    n_rounds = rounds.get("steps", rounds.get("epochs", 1) * len(x))
+
+    def work(recorder: icgd.Recorder | None) -> tuple[icgd.Verdict, LossCurve]:
+        losses = LossCurve(network.spec, x, y, init, n_rounds)
+        check = icgd.verify(
+            program,
+            table.X,
+            table.Y,
+            init=init,
+            executor=settings.executor,  # type: ignore[arg-type]
+            progress=True,
+            observe=losses,
+            recorder=recorder,
+            **rounds,
+        )
+        return check, losses
+
+    (check, losses), recording = recorded(settings, program, table.X, table.Y, work, init=init)
     if check.run is None:
         raise AssumptionViolated(
             " ".join(check.notes)
             + " The compiled program fails its own probes: please report this."
         )
     assert isinstance(check, (Check, StackCheck))
-    measured = _measured(check.run, check, table, init, rounds)
-    return {**measured, "seconds": time.perf_counter() - started}, check.run.weights
+    measured = _measured(check.run, check, table, init, losses)
+    seconds = time.perf_counter() - started
+    return {**measured, "seconds": seconds}, check.run.weights, recording
 
 
 def _measured(
-    run: Run, check: Check | StackCheck, table: Table, init: Weights, rounds: dict[str, int]
+    run: Run, check: Check | StackCheck, table: Table, init: Weights, losses: LossCurve
 ) -> dict[str, Any]:
     """Every number of the result that was measured or bounded."""
     program = run.program
     spec = program.problem.spec
     x = torch.as_tensor(table.X).to(program.dtype)
     y = torch.as_tensor(table.Y).to(program.dtype)
-    losses = loss_curve(program, spec, x, y, init, rounds)
     predicted = run.predict(x).to(torch.float64).numpy()
     with torch.no_grad():
         by_sgd = torch_network(spec, check.sgd_weights)(x).to(torch.float64).numpy()
@@ -198,7 +203,7 @@ def _measured(
         "head_error": program.certificate.sup_error,
         "near_kink": {"count": count, "first": None if first is None else list(first)},
         "notes": [*map(str, check.notes), *table.notes],
-        "curves": {"loss": losses, "error": error_curve(check.rounds)},
+        "curves": {"loss": losses.values(), "error": error_curve(check.rounds)},
     }
 
 
@@ -252,14 +257,14 @@ def write_result(
     result: dict[str, Any],
     tensors: dict[str, torch.Tensor],
     table: Table,
-    record: Callable[[], icgd.Trace | None],
+    recording: Recording,
 ) -> None:
     """result.json, weights.safetensors, the report and a recording, all or nothing.
 
     A recording that fails or is interrupted takes nothing else with it.
     """
     try:
-        trace = record()
+        trace = recording.trace()
     except BaseException:
         _write(out, result, tensors, table, None)
         raise

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from icgd.cli.run.settings import Settings
 
@@ -15,37 +15,57 @@ if TYPE_CHECKING:
 TRACE, VIEWER = "trace.json", "viewer.html"
 DROPPED = (TRACE, VIEWER)
 """What a run without --trace must not leave from one before."""
+T = TypeVar("T")
 BUDGET = 14.0
 
 
-def recorded(
-    settings: Settings, program: icgd.Program, X: Any, Y: Any, **how: Any
-) -> icgd.Trace | None:
-    """The run once more, with the recorder on, if it was asked for."""
-    if not settings.trace:
-        return None
-    import icgd
+@dataclass(frozen=True)
+class Recording:
+    """The trace of a run that was made anyway, or why there is none."""
 
-    typer.echo("recording the run once more for the viewer", err=True)
+    recorder: icgd.Recorder | None = None
+    refused: icgd.InvalidParameter | None = None
+
+    def trace(self) -> icgd.Trace | None:
+        """The trace, if one was asked for; a budget that was too small is refused here."""
+        if self.refused is not None:
+            raise self.refused
+        return None if self.recorder is None else self.recorder.trace()
+
+
+def recorded(
+    settings: Settings,
+    program: icgd.Program,
+    X: Any,
+    Y: Any,
+    work: Callable[[icgd.Recorder | None], T],
+    **start: Any,
+) -> tuple[T, Recording]:
+    """Do the work, a run, with a recorder on if one was asked for.
+
+    A recording that does not fit its budget stops the run. It is then done again without one, so that the other
+    results are kept.
+    """
+    if not settings.trace:
+        return work(None), Recording()
+    import icgd
+    from icgd.verification.walks.record_trace import exact_recorder
+
     try:
-        return icgd.record_trace(
-            program,
-            X,
-            Y,
-            executor=settings.executor,  # type: ignore[arg-type]
-            progress=True,
-            budget_mb=settings.trace_budget or BUDGET,
-            **how,
-        )
+        budget = settings.trace_budget or BUDGET
+        recorder = exact_recorder(program, X, Y, budget_mb=budget, **start)
+        return work(recorder), Recording(recorder)
     except icgd.InvalidParameter as refused:
         if refused.name != "budget_mb":
             raise
-        raise icgd.InvalidParameter(
+        complaint = icgd.InvalidParameter(
             "--trace-budget",
             refused.value,
             refused.must,
             remedy="Raise it; the other results are kept.",
-        ) from refused
+        )
+        complaint.__cause__ = refused
+    return work(None), Recording(refused=complaint)
 
 
 def summary(trace: icgd.Trace | None) -> dict[str, Any]:

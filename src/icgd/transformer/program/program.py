@@ -187,6 +187,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                     history.append(copied(weights_now()))
                 elif recorder is not None:
                     recorder.end_round(done, weights_now(), engine.watch)
+                    if recorder.after_round is not None:
+                        recorder.after_round(done, weights_now())
                 elif callable(record):
                     record(done, weights_now())
                 if report is not None:

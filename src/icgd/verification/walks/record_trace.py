@@ -37,15 +37,7 @@ def record_trace(
     >>> trace.n_rounds, len(trace.steps), trace.steps[0].reads
     (4, 16, [0, 1])
     """
-    if "exact" in options:
-        raise InvalidParameter(
-            "exact",
-            options["exact"],
-            "be left out: record_trace brings the exact optimizer",
-            remedy="Use program.run(..., record=icgd.Recorder(exact=...)).",
-        )
-    walk = exact_walk(program, X, Y, init, steps)
-    recorder = Recorder(**options, exact=walk)
+    recorder = exact_recorder(program, X, Y, init=init, steps=steps, **options)
     program.run(
         X,
         Y,
@@ -58,6 +50,20 @@ def record_trace(
         progress=progress,
     )
     return recorder.trace()
+
+
+def exact_recorder(
+    program: Program, X: Any, Y: Any, *, init: Any = None, steps: int | None = None, **options: Any
+) -> Recorder:
+    """A recorder that notes the exact optimizer's values beside the program's."""
+    if "exact" in options:
+        raise InvalidParameter(
+            "exact",
+            options["exact"],
+            "be left out: record_trace brings the exact optimizer",
+            remedy="Use program.run(..., record=icgd.Recorder(exact=...)).",
+        )
+    return Recorder(**options, exact=exact_walk(program, X, Y, init, steps))
 
 
 def exact_walk(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -118,6 +118,8 @@ class Recorder:
         self._asked = None if rounds is None else sorted(set(_whole("rounds", rounds, 1)))
         self._exact = exact
         self._outline: Outline | None = None
+        self.after_round: Callable[[int, Any], None] | None = None
+        """Called with (round, weights) after every round that was noted; the verifier judges there."""
 
     # -- called by the program ---------------------------------------------------------------------
 
