@@ -201,6 +201,29 @@ def test_no_method_is_compared_with_outside_its_description():
     assert not guilty
 
 
+def test_locals_are_named_for_what_they_hold():
+    """Fields of records, and one argument of a language model, may be `asked` or `found`: that is what they are."""
+    vague = {"told", "made", "found", "asked", "held", "said"}
+    guilty = []
+    for path in FILES:
+        tree = ast.parse(path.read_text())
+        fields = {
+            id(node.target)
+            for record in ast.walk(tree)
+            if isinstance(record, ast.ClassDef)
+            for node in record.body
+            if isinstance(node, ast.AnnAssign)
+        }
+        for node in ast.walk(tree):
+            name = node.id if isinstance(node, ast.Name) else getattr(node, "arg", None)
+            stored = isinstance(node, ast.arg) or (
+                isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            )
+            if stored and name in vague and id(node) not in fields:
+                guilty.append(f"{source_name(path)}:{node.lineno} {name}")
+    assert [line.partition(":")[0] for line in guilty] == ["lab/models/language.py"]
+
+
 def test_formatting_is_left_to_the_formatter():
     assert sum(path.read_text().count("fmt: " + "skip") for path in FILES) <= 5
 

@@ -47,7 +47,7 @@ class Construction:
     starts      whether `run` takes initial weights
     schema *    pydantic model of a saved config; unless given only its outline is checked
     size *      config -> parts that take memory and time, asked before anything is built
-    exact *     (program, X, Y, asked, steps) -> icgd.Exact: the exact algorithm with its bounds, which the
+    exact *     (program, X, Y, queries, steps) -> icgd.Exact: the exact algorithm with its bounds, which the
                 general verifier and traces use
     verifier *  (program, X, Y, ...) -> Verdict, where the general one does not do
     walk *      (program, X, Y, init) -> exact values beside a trace
@@ -102,10 +102,10 @@ def _loaded(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     module, _, name = value.partition(":")
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target
 
 
 _REGISTERED: dict[str, Construction] = {}
@@ -153,8 +153,8 @@ def constructions() -> dict[str, Construction]:
     importlib.import_module("icgd.mechanisms.catalogue")
     if not _ASKED:
         _ASKED.append(PLUGINS)
-        for found in entry_points(group=PLUGINS):
-            found.load()
+        for target in entry_points(group=PLUGINS):
+            target.load()
     return dict(_REGISTERED)
 
 

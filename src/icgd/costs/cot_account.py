@@ -40,8 +40,8 @@ def cot_cost(spec: NetworkSpec, about: dict[str, Any], wanted: Wanted) -> Method
         try:
             geometry = _grid(error)
         except AssumptionViolated as refusal:
-            made = Reached(None, head_error(geometry, RADIUS, 2.0**-53), str(refusal))
-            return unreached(about, made, 1, CotSizes(spec.d_model).d_token, spec.d_model)
+            reached = Reached(None, head_error(geometry, RADIUS, 2.0**-53), str(refusal))
+            return unreached(about, reached, 1, CotSizes(spec.d_model).d_token, spec.d_model)
     sizes = CotSizes(spec.d_model, spec.bias, spec.output == "linear", geometry.n_grid)
     calls = cot_calls(N)
 

@@ -76,12 +76,12 @@ def compile(
         if not (value is None or (value is False and name in asks))
     }
     chosen = _chosen(candidates, problem, optimizer, options, given)
-    told = _options(chosen, problem, options, given)
+    chosen_options = _options(chosen, problem, options, given)
     choose = chosen.load("choose")
     if choose is not None:
-        blueprint = choose(problem, optimizer, told, dtype)
+        blueprint = choose(problem, optimizer, chosen_options, dtype)
     else:
-        blueprint = Blueprint(chosen, problem, optimizer, _named(told), dtype)
+        blueprint = Blueprint(chosen, problem, optimizer, _named(chosen_options), dtype)
     blueprint.check()
     return chosen.load("build")(blueprint)
 

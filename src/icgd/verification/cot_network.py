@@ -272,14 +272,14 @@ class _Judge:
         """The transformer's own predictions with the final weights, on the first rows of every problem."""
         rows = slice(0, min(PREDICTED_ROWS, self.n_rows))
         X = torch.stack([lane.X[rows] for lane in self._lanes])
-        made = self._program.predict(
+        predicted = self._program.predict(
             X if self._batched else X[0], run.weights, executor=self._executor
         ).double()
-        made = made if self._batched else made.unsqueeze(0)
+        predicted = predicted if self._batched else predicted.unsqueeze(0)
         errors, bounds = [], []
         for i, x in enumerate(X):
             weights = of_problem(run.weights, i) if self._batched else run.weights
-            for row, got in zip(x, made[i], strict=True):
+            for row, got in zip(x, predicted[i], strict=True):
                 exact, bound = output_bound(self.spec, weights, row, self._machine)
                 errors.append(float((got - exact).abs().max()))
                 bounds.append(bound)

@@ -22,11 +22,11 @@ from icgd.transformer.program import Program
 from icgd.verification.bounds.exact import Exact, product_error
 
 
-def chain(program: Program, X: Tensor, Y: Tensor, asked: Tensor, steps: int) -> Exact:
+def chain(program: Program, X: Tensor, Y: Tensor, queries: Tensor, steps: int) -> Exact:
     """Gradient descent by exact products; the chain holds w itself, and answers x.w."""
     u = torch.finfo(program.dtype).eps / 2
-    exact = descent(program, X, Y, asked, steps, promised=0.0)
-    length, w = float(asked.norm(dim=1).max()), exact.weights[-1]
+    exact = descent(program, X, Y, queries, steps, promised=0.0)
+    length, w = float(queries.norm(dim=1).max()), exact.weights[-1]
     answer_error = length * (exact.bounds[-1] + 2 * u * (X.shape[1] + 4) * float(w.norm()))
     answer_error += 16 * u * float(exact.answers.abs().max())
     return replace(exact, answer_bound=answer_error)
@@ -36,7 +36,7 @@ def descent(
     program: Program,
     phi: Tensor,
     Y: Tensor,
-    asked: Tensor,
+    queries: Tensor,
     steps: int,
     promised: float | None = None,
 ) -> Exact:
@@ -49,7 +49,7 @@ def descent(
     problem, lr = program.problem, program.optimizer.lr
     lam = getattr(problem, "lam", 0.0)
     if isinstance(problem, RepresentationRegression):
-        phi, asked = problem.phi(phi), problem.phi(asked)
+        phi, queries = problem.phi(phi), problem.phi(queries)
         width = phi.shape[1]
     singular = torch.linalg.svdvals(phi)
     if lr * (float(singular[0]) ** 2 / n + lam) > 2:
@@ -61,7 +61,7 @@ def descent(
     u = torch.finfo(program.dtype).eps / 2
     reach = float((phi @ phi.T).abs().max()) / n
     rate = lr * product_error(program, width, n, reach, promised)
-    keys = phi @ asked.T / n
+    keys = phi @ queries.T / n
     asked_rate = lr * product_error(program, width, n, float(keys.abs().max()), promised)
     A = phi.new_zeros(Y.shape[1], width)
     path, fresh, bounds, error, asked_error = [], [], [], 0.0, 0.0
@@ -69,7 +69,7 @@ def descent(
         r = phi @ A.T - Y
         size = float(r.abs().sum(dim=0).max()) + n * error
         passed_on = lr * float(keys.norm(dim=0).max()) * error
-        size_there = float((asked @ A.T).abs().max()) + asked_error
+        size_there = float((queries @ A.T).abs().max()) + asked_error
         asked_error += asked_rate * size + passed_on + 8 * u * (size_there + float(Y.abs().max()))
         largest = float(r.abs().max()) + error
         one = rate * size + 8 * u * (largest + float(Y.abs().max()))
@@ -81,12 +81,12 @@ def descent(
         reading = 8 * u * width * float(singular[0] / used[-1]) * (1 + float(A.abs().max()))
         fresh.append(math.sqrt(n) * one / float(used[-1]))
         bounds.append(error / float(used[-1]) + reading)
-    answers = asked @ A.T
+    answers = queries @ A.T
     # The read-out copies a number with softmax weights that are exactly 0 and 1.
     return Exact(path, fresh, bounds, answers, asked_error + 16 * u * float(answers.abs().max()))
 
 
-def prefixes(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) -> Exact:
+def prefixes(program: Program, X: Tensor, y: Tensor, queries: Tensor, steps: int) -> Exact:
     """One weight vector per prefix; the bound is the worst of all prefixes."""
     Y = y if y.dim() == 2 else y.unsqueeze(-1)
     lr, (n, d) = program.optimizer.lr, X.shape
@@ -123,7 +123,7 @@ def prefixes(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) 
     return Exact(path, fresh, bounds, answers, float((lengths * error).max()) + reading)
 
 
-def newton(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) -> Exact:
+def newton(program: Program, X: Tensor, y: Tensor, queries: Tensor, steps: int) -> Exact:
     """Schulz' iteration on U = X M, the rows M x_i that the tokens hold; w = U^T y."""
     Y = y if y.dim() == 2 else y.unsqueeze(-1)
     n, d = X.shape
@@ -151,8 +151,8 @@ def newton(program: Program, X: Tensor, y: Tensor, asked: Tensor, steps: int) ->
         reading = 8 * u * n * float((X @ M).abs().max()) * float(Y.abs().sum())
         fresh.append(one * float(Y.norm()))
         bounds.append(error * float(Y.norm()) + reading)
-    answers = asked @ (X @ M).T @ Y
-    length = float(asked.norm(dim=1).max())
+    answers = queries @ (X @ M).T @ Y
+    length = float(queries.norm(dim=1).max())
     off = length * error * float(Y.norm())
     off += _answering_rate(program, d, n) * float(Y.abs().sum(dim=0).max())
     return Exact(path, fresh, bounds, answers, off)

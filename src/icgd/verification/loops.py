@@ -109,9 +109,9 @@ def verify_loop(
             "be one problem",
             remedy="Verify the problems of a batch one by one.",
         )
-    query, asked = _asked(program, X, features)
+    query, queries = _asked(program, X, features)
     algorithm = program.construction.load("exact")
-    exact = algorithm(program, features.double(), targets.double(), asked.double(), n_steps)
+    exact = algorithm(program, features.double(), targets.double(), queries.double(), n_steps)
     # A fused loop spends its first application on what other loops do in their entry.
     ahead = program.codec.ahead if isinstance(program.codec, LoopCodec) else 0
     records: list[LoopRecord] = []
@@ -142,8 +142,8 @@ def _asked(program: Program, X: Any, features: Tensor) -> tuple[Tensor | None, T
     if isinstance(codec, DecoderCodec):
         return None, features
     # One of the examples and something between two: as long as they are, so that it is in range.
-    asked = torch.stack([features[0], (features[-1] - features[0]) / 2])
-    return asked, asked
+    queries = torch.stack([features[0], (features[-1] - features[0]) / 2])
+    return queries, queries
 
 
 def _verdict(program: Program, exact: Exact, records: list[LoopRecord], run: Run) -> LoopCheck:
@@ -179,14 +179,14 @@ def _verdict(program: Program, exact: Exact, records: list[LoopRecord], run: Run
 
 def _open_questions(exact: Exact) -> list[str]:
     """Weights that stay 0, or answers that are 0, must be rejected."""
-    found = []
+    questions = []
     for what, size, bound in (
         ("weight", max(float(w.abs().max()) for w in exact.weights), exact.bounds[-1]),
         ("answer", float(exact.answers.abs().max()), exact.answer_bound),
     ):
         if not bound < size:
-            found.append(
+            questions.append(
                 f"The bound on every {what}, {bound:.2g}, is not below the largest ({size:.2g}): it is vacuous "
                 "and shows nothing. Take fewer steps, a smaller radius, mode='spectral' or float64."
             )
-    return found
+    return questions

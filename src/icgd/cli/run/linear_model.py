@@ -129,8 +129,8 @@ def make_problem(settings: Settings, n_features: int) -> LinearModel:
     lam = settings.lam
     if settings.model in ("ridge", "lasso"):
         intercept = settings.bias and not settings.standardize
-        made = icgd.Ridge if settings.model == "ridge" else icgd.Lasso
-        return made(n_features, lam, intercept=intercept)
+        kind = icgd.Ridge if settings.model == "ridge" else icgd.Lasso
+        return kind(n_features, lam, intercept=intercept)
     return icgd.GLM(n_features, settings.model, lam, intercept=settings.bias)
 
 

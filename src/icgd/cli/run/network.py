@@ -61,10 +61,10 @@ def load_table(
     """The table of a CSV file or a bundled example."""
     if data is None:
         frame, default = load_example(example or "")
-        asked, source = list(targets) or default, f"the {example} data"
+        wanted, source = list(targets) or default, f"the {example} data"
     else:
-        frame, asked, source = read_csv(data), list(targets), str(data)
-    names = chosen_targets(asked, [str(name) for name in frame.columns], source)
+        frame, wanted, source = read_csv(data), list(targets), str(data)
+    names = chosen_targets(wanted, [str(name) for name in frame.columns], source)
     return make_table(frame, names, standardize=standardize, standardize_target=standardize_target)
 
 

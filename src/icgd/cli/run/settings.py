@@ -48,16 +48,16 @@ def check_targets(data: Path, targets: tuple[str, ...]) -> None:
     chosen_targets(targets, header, str(data))
 
 
-def chosen_targets(asked: Sequence[str], columns: Sequence[str], source: str) -> list[str]:
+def chosen_targets(wanted: Sequence[str], columns: Sequence[str], source: str) -> list[str]:
     """Target names from repeated or comma-separated options, each an existing column."""
     names: list[str] = []
-    for text in asked:
+    for text in wanted:
         # A column whose own name has a comma in it is taken whole.
         parts = [text] if text in columns else [part.strip() for part in text.split(",")]
         names += [part for part in parts if part]
     if not names:
         raise InvalidParameter(
-            "--target", list(asked), f"name a column of {source}", remedy=_choice(columns)
+            "--target", list(wanted), f"name a column of {source}", remedy=_choice(columns)
         )
     for name in names:
         if name not in columns:
@@ -170,10 +170,10 @@ class Settings:
 
     def _check_kind(self) -> None:
         """An option that would be ignored is a mistake."""
-        asked = f"--method {self.method}" if self.model == "network" else "--model"
-        for name, default in NOT_FOR[asked].items():
+        wanted = f"--method {self.method}" if self.model == "network" else "--model"
+        for name, default in NOT_FOR[wanted].items():
             if getattr(self, name) != default:
-                shown = asked if self.model == "network" else f"--model {self.model}"
+                shown = wanted if self.model == "network" else f"--model {self.model}"
                 option = name.replace("_", "-")
                 raise InvalidParameter(
                     f"--{option}",
@@ -184,7 +184,7 @@ class Settings:
         if (
             self.executor == "sparse"
             and self.model != "linear"
-            and asked in ("--method cot", "--model")
+            and wanted in ("--method cot", "--model")
         ):
             raise InvalidParameter(
                 "--executor", "sparse", "be structured or dense, unless --method is a stack's"

@@ -18,15 +18,15 @@ def result_table(result: Mapping[str, Any]) -> Table:
     table = Table(title=f"icgd run: {verdict}", title_justify="left", show_header=False)
     table.add_column("what", overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
-    told = story(result)
-    for name, value in told.rows:
+    page = story(result)
+    for name, value in page.rows:
         table.add_row(name, value)
     table.add_section()
-    for bound in told.bounds:
+    for bound in page.bounds:
         title = bound["title"]
         table.add_row(f"Bound: {title[0].lower()}{title[1:]}", bound["value"])
     table.add_section()
-    for name, value in told.cost:
+    for name, value in page.cost:
         table.add_row(name, value)
     return table
 

@@ -165,19 +165,19 @@ class StackCodec:
         self, x: Tensor, y: Tensor, train: Tensor, query: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The prompt with the token that asks behind the examples: y = 0, t = 0."""
-        asked = torch.zeros_like(x[..., :1, :])
+        question = torch.zeros_like(x[..., :1, :])
         if query is not None:
-            asked = checked_examples("query", query, self.spec.widths[0], self.like, self.gate)
-            if asked.shape != (*x.shape[:-2], 1, x.shape[-1]):
+            question = checked_examples("query", query, self.spec.widths[0], self.like, self.gate)
+            if question.shape != (*x.shape[:-2], 1, x.shape[-1]):
                 raise InvalidParameter(
                     "query",
-                    tuple(asked.shape),
+                    tuple(question.shape),
                     f"be one row, shape {(*x.shape[:-2], 1, x.shape[-1])}",
                     remedy="Predict more rows with run.predict(X_new).",
                 )
         nothing = torch.zeros_like(y[..., :1, :])
         return (
-            torch.cat([x, asked], dim=-2),
+            torch.cat([x, question], dim=-2),
             torch.cat([y, nothing], dim=-2),
             torch.cat([train, torch.zeros_like(train[..., :1])], dim=-1),
         )

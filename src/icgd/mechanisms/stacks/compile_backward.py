@@ -143,20 +143,20 @@ def stack_program(
 
 
 def choose(
-    problem: Network, optimizer: object, told: BackwardStackOptions, dtype: torch.dtype
+    problem: Network, optimizer: object, wanted: BackwardStackOptions, dtype: torch.dtype
 ) -> Blueprint:
     """Check every option and fill in the others."""
-    given = asdict(told)
+    given = asdict(wanted)
     gd = check_gd(problem, optimizer, "stack")
-    adaptive = told.knots in (None, "adaptive")
+    adaptive = wanted.knots in (None, "adaptive")
     radius = default_radius(problem.spec) if adaptive else DEFAULTS["radius"]
     options = chosen_ranges(given, {**DEFAULTS, "radius": radius}, dtype)
     for name, allowed in (("knots", KNOTS), ("products", PRODUCTS)):
         if options[name] not in allowed:
             raise InvalidParameter(name, options[name], f"be one of {', '.join(allowed)}")
-    if problem.spec.loss.name == "squared" and told.target_radius is None:
+    if problem.spec.loss.name == "squared" and wanted.target_radius is None:
         options["target_radius"] = options["gate"]  # computed exactly, whatever the target
-    options["ramp"] = _ramp(told.ramp, options["gate"], dtype)
+    options["ramp"] = _ramp(wanted.ramp, options["gate"], dtype)
     check_loss(problem.spec, options)
     return Blueprint(BACKWARD_STACK, problem, gd, options, dtype)
 

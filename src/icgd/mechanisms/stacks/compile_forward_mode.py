@@ -27,10 +27,10 @@ DEFAULTS = {"n_relu": 200, "radius": 8.0, "signal_radius": 8.0}
 
 
 def choose(
-    problem: Network, optimizer: object, told: ForwardModeOptions, dtype: torch.dtype
+    problem: Network, optimizer: object, wanted: ForwardModeOptions, dtype: torch.dtype
 ) -> Blueprint:
     """Check every option and fill in the others."""
-    gd, spec, given = check_gd(problem, optimizer, "forward_mode"), problem.spec, asdict(told)
+    gd, spec, given = check_gd(problem, optimizer, "forward_mode"), problem.spec, asdict(wanted)
     if spec.output != "linear":
         raise InvalidParameter(
             "output",
@@ -40,14 +40,14 @@ def choose(
         )
     options = chosen_ranges(given, DEFAULTS, dtype)
     # A ReLU network has corners, which smooth heads cannot make.
-    chosen = told.attention or ("relu" if spec.activation == "relu" else "tanh")
+    chosen = wanted.attention or ("relu" if spec.activation == "relu" else "tanh")
 
     decay_condition(chosen)  # Definition 3 of [BRIDGE], or a refusal that names it
     if chosen not in ACTIVATIONS:
         raise InvalidParameter("attention", chosen, f"be one of {', '.join(ACTIVATIONS)}")
     if spec.activation == "relu":
         options["radius"] = options["gate"]  # nothing is fitted
-        if told.signal_radius is None:
+        if wanted.signal_radius is None:
             options["signal_radius"] = 16.0
     check_loss(spec, options)
     return Blueprint(FORWARD_MODE, problem, gd, {**options, "attention": chosen}, dtype)

@@ -37,7 +37,7 @@ def residual_recursion(
     program: Program,
     X: Tensor,
     Y: Tensor,
-    asked: Tensor,
+    queries: Tensor,
     weights: Sequence[Tensor],
     *,
     step: Step,
@@ -53,7 +53,7 @@ def residual_recursion(
     """
     Y = Y if Y.dim() == 2 else Y.unsqueeze(-1)
     (n, d), u = X.shape, torch.finfo(program.dtype).eps / 2
-    gram, keys = X @ X.T / n, X @ asked.T / n
+    gram, keys = X @ X.T / n, X @ queries.T / n
     spectrum = torch.linalg.eigvalsh(gram).clamp(min=0.0)
     own, alone = (
         power_norms(step(values), len(weights))
@@ -77,7 +77,7 @@ def residual_recursion(
         reading = 8 * u * d * float(singular[0] / used[-1]) * (1 + float(after.abs().max()))
         bounds.append(error / float(used[-1]) + reading)
         before = after
-    answers = asked @ weights[-1].T
+    answers = queries @ weights[-1].T
     last = len(weights) - 1
     off = sum(alone[last - j] * asked_fresh[j] for j in range(last + 1))
     return Exact(

@@ -184,13 +184,13 @@ class RegressionCodec(LoopCodec):
         query: Any = None,
     ) -> Session:
         """See Codec."""
-        made = super().session(
+        session = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
         )
         x, _ = self.examples(X, Y)
-        m = made.n_problems // (x.shape[0] if x.dim() == 3 else 1)
+        m = session.n_problems // (x.shape[0] if x.dim() == 3 else 1)
         if m == 1:
-            return made
+            return session
         batch, outputs = x.shape[:-2], self.problem.n_outputs
 
         def decode(live: Mapping[Address, Block]) -> Tensor:
@@ -198,16 +198,18 @@ class RegressionCodec(LoopCodec):
             weights = self.decode(live)
             return weights.reshape(*batch, m, *weights.shape[1:]).select(len(batch), 0)
 
-        return replace(made, decode=decode, shaped=lambda told: told.reshape(*batch, m, outputs))
+        return replace(
+            session, decode=decode, shaped=lambda answers: answers.reshape(*batch, m, outputs)
+        )
 
     def examples(self, X: Any, Y: Any) -> tuple[Tensor, Tensor]:
         """Checked data, (..., N, d) and (..., N, k)."""
         return checked_pairs(self.problem, X, Y, self.like)
 
-    def check(self, x: Tensor, asked: Tensor) -> None:
+    def check(self, x: Tensor, queries: Tensor) -> None:
         """Representations the products were made for, and a step size that converges."""
         phi = self.problem.phi(x)
-        largest = max(float(part.norm(dim=-1).max()) for part in (phi, self.problem.phi(asked)))
+        largest = max(float(part.norm(dim=-1).max()) for part in (phi, self.problem.phi(queries)))
         if not largest <= self.reach:
             what = "|phi(x)|" if self.problem.representation else "|x|"
             raise AssumptionViolated(
@@ -221,19 +223,19 @@ class RegressionCodec(LoopCodec):
         """Examples and one query each; a zero query where none is asked."""
         if query is None:
             return x, y, torch.zeros_like(x[..., :1, :])
-        asked = as_tensor("query", query, self.like)
+        queries = as_tensor("query", query, self.like)
         d = self.problem.n_features
-        asked = asked.unsqueeze(0) if asked.dim() == 1 and asked.shape == (d,) else asked
-        good = asked.dim() == x.dim() and asked.shape[:-2] == x.shape[:-2]
-        if not (good and asked.shape[-1] == d and asked.shape[-2] >= 1):
+        queries = queries.unsqueeze(0) if queries.dim() == 1 and queries.shape == (d,) else queries
+        good = queries.dim() == x.dim() and queries.shape[:-2] == x.shape[:-2]
+        if not (good and queries.shape[-1] == d and queries.shape[-2] >= 1):
             raise InvalidParameter(
-                "query", tuple(asked.shape), f"have shape {(*x.shape[:-2], 'm', d)}"
+                "query", tuple(queries.shape), f"have shape {(*x.shape[:-2], 'm', d)}"
             )
-        n = asked.shape[-2]
+        n = queries.shape[-2]
         if n == 1:
-            return x, y, asked
+            return x, y, queries
         # One prompt per query, as the paper has it.
-        flat = asked.reshape(-1, 1, d)
+        flat = queries.reshape(-1, 1, d)
         spread = [
             t.unsqueeze(-3).expand(*t.shape[:-2], n, *t.shape[-2:]).reshape(-1, *t.shape[-2:])
             for t in (x, y)
@@ -242,13 +244,13 @@ class RegressionCodec(LoopCodec):
 
     def prompt(self, X: Any, Y: Any, query: Any) -> tuple[Block, int, tuple[int, ...]]:
         """See LoopCodec."""
-        x, y, asked = self.queries(*self.examples(X, Y), query)
-        self.check(x, asked)
+        x, y, queries = self.queries(*self.examples(X, Y), query)
+        self.check(x, queries)
         p, batch = self.problem, tuple(x.shape[:-2])
         n = 2 * p.n_examples + 2
         codes = binary_codes(p.n_examples + 1).to(self.like).repeat_interleave(2, dim=0)
         inputs = self.like.new_zeros(*batch, n, p.n_features)
-        inputs[..., 0 : n - 2 : 2, :], inputs[..., n - 2 : n - 1, :] = x, asked
+        inputs[..., 0 : n - 2 : 2, :], inputs[..., n - 2 : n - 1, :] = x, queries
         labels = self.like.new_zeros(*batch, n, p.n_outputs)
         labels[..., 1 : n - 1 : 2, :] = y
         marks = {name: self.like.new_zeros(n) for name in ("is_x", "is_y", "is_test", "is_answer")}

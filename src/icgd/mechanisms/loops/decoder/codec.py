@@ -50,12 +50,12 @@ class DecoderCodec(LoopCodec):
         query: Any = None,
     ) -> Session:
         """See Codec."""
-        made = super().session(
+        session = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
         )
         one = self.problem.n_outputs == 1
         return replace(
-            made,
+            session,
             answers=self.problem.n_examples,
             shaped=(lambda answers: answers[..., 0]) if one else None,
         )
@@ -124,10 +124,10 @@ class DecoderCodec(LoopCodec):
 
     def decode(self, live: Mapping[Address, Block]) -> Tensor:
         """w^i of every prefix, (..., n, d), or (..., n, k, d) for k outputs."""
-        made = [
+        outputs = [
             _slot(live[STATE], f"w{a}")[..., 1::2, :] for a in range(1, self.problem.n_outputs + 1)
         ]
-        weights = made[0] if len(made) == 1 else torch.stack(made, dim=-2)
+        weights = outputs[0] if len(outputs) == 1 else torch.stack(outputs, dim=-2)
         check_not_overflown(weights, "The decoder's state")
         return weights
 

@@ -61,41 +61,41 @@ class NewtonCodec(LoopCodec):
         query: Any = None,
     ) -> Session:
         """See Codec."""
-        made = super().session(
+        session = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
         )
         # All tokens between the examples and ANS ask.
-        return replace(made, answers=made.n_columns - 2 * self.problem.n_examples - 1)
+        return replace(session, answers=session.n_columns - 2 * self.problem.n_examples - 1)
 
     def prompt(self, X: Any, Y: Any, query: Any) -> tuple[Block, int, tuple[int, ...]]:
         """See LoopCodec."""
         x, y = checked_pairs(self.problem, X, Y, self.like)
-        asked = self.queries(x, query)
-        self.check(x, asked)
-        return self.tokens(x, y, asked)
+        queries = self.queries(x, query)
+        self.check(x, queries)
+        return self.tokens(x, y, queries)
 
     def queries(self, x: Tensor, query: Any) -> Tensor:
         """Queries (..., m, d); m = 0 if there are none."""
         if query is None:
             return x[..., :0, :]
-        asked = as_tensor("query", query, self.like)
+        queries = as_tensor("query", query, self.like)
         d = self.problem.n_features
-        asked = asked.unsqueeze(0) if asked.dim() == 1 and asked.shape == (d,) else asked
-        good = asked.dim() == x.dim() and asked.shape[-1] == d and asked.shape[-2] >= 1
-        if not good or asked.shape[:-2] != x.shape[:-2]:
+        queries = queries.unsqueeze(0) if queries.dim() == 1 and queries.shape == (d,) else queries
+        good = queries.dim() == x.dim() and queries.shape[-1] == d and queries.shape[-2] >= 1
+        if not good or queries.shape[:-2] != x.shape[:-2]:
             raise InvalidParameter(
-                "query", tuple(asked.shape), f"have shape {(*x.shape[:-2], 'm', d)}"
+                "query", tuple(queries.shape), f"have shape {(*x.shape[:-2], 'm', d)}"
             )
-        return asked
+        return queries
 
-    def tokens(self, x: Tensor, y: Tensor, asked: Tensor) -> tuple[Block, int, tuple[int, ...]]:
+    def tokens(self, x: Tensor, y: Tensor, queries: Tensor) -> tuple[Block, int, tuple[int, ...]]:
         """The prompt of checked data."""
-        p, batch, m = self.problem, tuple(x.shape[:-2]), asked.shape[-2]
+        p, batch, m = self.problem, tuple(x.shape[:-2]), queries.shape[-2]
         pairs, n = 2 * p.n_examples, 2 * p.n_examples + m + 1
         codes = binary_codes(p.n_examples + 1).to(self.like)
         codes = torch.cat([codes[:-1].repeat_interleave(2, dim=0), codes[-1:].expand(m + 1, -1)])
         inputs = self.like.new_zeros(*batch, n, p.n_features)
-        inputs[..., 0:pairs:2, :], inputs[..., pairs : n - 1, :] = x, asked
+        inputs[..., 0:pairs:2, :], inputs[..., pairs : n - 1, :] = x, queries
         labels = self.like.new_zeros(*batch, n, p.n_outputs)
         labels[..., 1:pairs:2, :] = y
         names = ("is_train", "is_y", "is_test", "is_answer")
@@ -111,10 +111,10 @@ class NewtonCodec(LoopCodec):
         }
         return make_block(values), n, batch
 
-    def check(self, x: Tensor, asked: Tensor) -> None:
+    def check(self, x: Tensor, queries: Tensor) -> None:
         """What the iteration needs of the data: range, rank, alpha, and a condition number to live with."""
         o, values = self.options, torch.linalg.svdvals(x.double())
-        largest = max(float(part.norm(dim=-1).max()) for part in (x, asked) if part.numel())
+        largest = max(float(part.norm(dim=-1).max()) for part in (x, queries) if part.numel())
         if largest > (1 + SLACK) * o.x_reach:
             raise AssumptionViolated(
                 f"|x| reaches {largest:.6g}, and the program was compiled for |x| <= {o.x_reach:.6g}. Compile "
@@ -140,7 +140,7 @@ class NewtonCodec(LoopCodec):
             )
         check_gates("M_0 x", o.alpha * (x @ (x.mT @ x)))
         self._check_condition(float((top / low).max()) ** 2)
-        self._check_leverage(x, asked)
+        self._check_leverage(x, queries)
 
     def _check_condition(self, kappa: float) -> None:
         if kappa * self.unit > WORST:
@@ -152,11 +152,11 @@ class NewtonCodec(LoopCodec):
                 stacklevel=7,
             )
 
-    def _check_leverage(self, x: Tensor, asked: Tensor) -> None:
+    def _check_leverage(self, x: Tensor, queries: Tensor) -> None:
         """<x, S^+ x_j> is what the answering product reads in the end; M_k only shrinks it."""
-        if not asked.numel():
+        if not queries.numel():
             return
-        leverage = float((asked.double() @ torch.linalg.pinv(x.double())).abs().max())
+        leverage = float((queries.double() @ torch.linalg.pinv(x.double())).abs().max())
         if leverage > self.options.leverage:
             raise AssumptionViolated(
                 f"For a query x, |<x, S^-1 x_j>| reaches {leverage:.4g}, and the answering product is made for "

@@ -54,10 +54,10 @@ class SeriesCodec(LoopCodec):
         query: Any = None,
     ) -> Session:
         """See Codec: the token after the series is always asked for."""
-        made = super().session(
+        session = super().session(
             X, Y, init=init, epochs=epochs, steps=steps, padded=padded, query=query
         )
-        return replace(made, answers=1)
+        return replace(session, answers=1)
 
     def series(self, X: Any) -> Tensor:
         """Checked data, (..., N + 1, d)."""
