@@ -202,7 +202,7 @@ def test_no_method_is_compared_with_outside_its_description():
 
 
 def test_locals_are_named_for_what_they_hold():
-    """Fields of records, and one argument of a language model, may be `asked` or `found`: that is what they are."""
+    """Fields of records, and one argument of a language model, may be `asked` or `found`: they are that."""
     vague = {"told", "made", "found", "asked", "held", "said"}
     guilty = []
     for path in FILES:
