@@ -186,6 +186,7 @@ def load_plugin(name: str) -> None:
     """Import a module, or a file *.py, that registers constructions."""
     path = Path(name)
     if path.suffix != ".py":
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:

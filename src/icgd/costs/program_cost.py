@@ -7,6 +7,7 @@ from typing import Any
 
 from icgd.base.numbers import whole_number
 from icgd.transformer.program import Program
+from icgd.transformer.program.recording import title_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def program_cost(program: Program, *, n_examples: int = 20) -> ProgramCost:
     ]
     return ProgramCost(
         construction=program.construction.name,
-        title=program.construction.title,
+        title=title_of(program.blueprint),
         problem=repr(program.problem),
         optimizer=repr(program.optimizer),
         dtype=str(program.dtype).removeprefix("torch."),

@@ -38,7 +38,8 @@ def no_optimizer(given: object) -> InvalidParameter:
         return _torch_optimizer(given)
     remedy = THERE_IS
     if isinstance(given, type):
-        remedy = f"That is a class: pass one with its step size, icgd.{given.__name__}(lr=0.1). {THERE_IS}"
+        own = f", icgd.{given.__name__}(lr=0.1)" if given.__module__.startswith("icgd.") else ""
+        remedy = f"That is a class: pass one with its step size{own}. {THERE_IS}"
     shown = given.__name__ if isinstance(given, type) else type(given).__name__
     return InvalidParameter("optimizer", shown, "be an optimizer of icgd", remedy=remedy)
 

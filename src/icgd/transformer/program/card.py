@@ -59,7 +59,7 @@ def _listed(values: Mapping[str, Any]) -> str:
         text = str(value)
         return text if len(text) <= 60 else f"{type(value).__name__} of {len(value)}"
 
-    return ", ".join(f"{key} {shown(v)}" for key, v in values.items() if v is not None)
+    return ", ".join(f"{key} {shown(v)}" for key, v in values.items() if v is not None) or "none"
 
 
 def _example(program: Program) -> list[str]:

@@ -212,9 +212,11 @@ class RegressionCodec(LoopCodec):
         largest = max(float(part.norm(dim=-1).max()) for part in (phi, self.problem.phi(queries)))
         if not largest <= self.reach:
             what = "|phi(x)|" if self.problem.representation else "|x|"
+            # Products are certified a little or a lot further than the radius asks for.
+            wanted = 1.01 * largest * self.problem.radius / self.reach
             raise AssumptionViolated(
                 f"{what} reaches {largest:.6g}, and the program was compiled for {what} <= {self.reach:.6g}. "
-                f"Compile the problem with x_radius={1.01 * largest:.3g} or more, or scale the data down."
+                f"Compile the problem with x_radius={wanted:.3g} or more, or scale the data down."
             )
         refuse_underflow(phi, "the looped regression")
         warn_if_diverging(self.lr, phi, "the looped regression", lam=self.problem.lam)
