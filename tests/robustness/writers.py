@@ -15,6 +15,7 @@ from tests.pages.report.sample_results import network as network_result
 import icgd
 from icgd.base.atomic import finish_move, staged, write_text
 from icgd.cli.run.network import write_result
+from icgd.cli.run.recording import Recording
 from icgd.cli.tables import make_table
 from icgd.lab.models.build import build_model
 from icgd.lab.training.checkpoints import save_checkpoint
@@ -92,7 +93,7 @@ def _results(directory: Path, version: int) -> None:
             (place / "trace.json").write_text("{}")
     weights = {"layer1.weight": torch.full((3, 2), float(version))}
     with patch("icgd.pages.report.write_report", _report_files):
-        write_result(directory, result, weights, table, lambda: None)
+        write_result(directory, result, weights, table, Recording())
 
 
 def _report_files(result: dict[str, Any], directory: Path) -> None:
