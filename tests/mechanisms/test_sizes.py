@@ -18,6 +18,7 @@ from icgd import (
     Newton,
 )
 from icgd import PreconditionedGD as Preconditioned
+from icgd.base.construction import each_of
 from icgd.base.preflight import memory_limit
 from icgd.mechanisms.catalogue import OWN
 from icgd.transformer.program import blueprint
@@ -113,10 +114,16 @@ TOO_LARGE = {
 }
 
 
+def load_every_part() -> None:
+    for part in ("options", "choose", "schema", "size", "build"):
+        assert list(each_of(part))
+
+
 class TestTooLarge:
     """With half a gigabyte to take and two seconds of CPU."""
 
     def test_is_refused_with_the_parameter_to_blame(self):
+        load_every_part()  # imports made in a child would count as its memory
         works = {case: compiling(*TOO_LARGE[case][:3]) for case in TOO_LARGE}
         for case, got in forked_each(works, memory=500 * MB, cpu=2).items():
             blamed = TOO_LARGE[case][3]
