@@ -18,7 +18,7 @@ from icgd.mechanisms.loops.series.series_codec import SeriesCodec
 from icgd.transformer.program import Program, Run
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName
-from icgd.verification.bounds.exact import Exact
+from icgd.verification.bounds.exact import Exact, exact_algorithm
 from icgd.verification.verdict.judgement import Outcome, outcome
 from icgd.verification.verdict.observation import NOBODY, Watched
 from icgd.verification.verdict.verdict import Verdict
@@ -110,8 +110,7 @@ def verify_loop(
             remedy="Verify the problems of a batch one by one.",
         )
     query, queries = _asked(program, X, features, seed)
-    algorithm = program.construction.load("exact")
-    exact = algorithm(program, features.double(), targets.double(), queries.double(), n_steps)
+    exact = exact_algorithm(program, features.double(), targets.double(), queries.double(), n_steps)
     # A fused loop spends its first application on what other loops do in their entry.
     ahead = program.codec.ahead if isinstance(program.codec, LoopCodec) else 0
     records: list[LoopRecord] = []

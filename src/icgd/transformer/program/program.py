@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin, snapshot_download
 from torch import Tensor, nn
 
 from icgd.base.construction import Construction
+from icgd.base.growth import Growth
 from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
 from icgd.problems.foreign_optimizers import refuse_unknown
 from icgd.transformer.blocks import Block
@@ -25,7 +26,7 @@ from icgd.transformer.program.accounting import range_watch, run_cost
 from icgd.transformer.program.blueprint import Blueprint
 from icgd.transformer.program.card import card_of
 from icgd.transformer.program.progress import progress_reporter
-from icgd.transformer.program.recording import outline_of
+from icgd.transformer.program.recording import growth_of, outline_of
 from icgd.transformer.program.run import Run
 from icgd.transformer.program.session import Codec, Dumped, Session
 from icgd.transformer.program.weights import copied, tensors_in
@@ -154,7 +155,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             session = self.codec.session(
                 X, Y, init=init, padded=self._is_altered(), query=query, **rounds
             )
-            return self._train(session, executor, record, progress, watch)
+            growth = growth_of(self, session, rounds)
+            return self._train(session, executor, record, progress, watch, growth)
 
     def _train(
         self,
@@ -163,6 +165,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         record: Record | None,
         progress: bool | Callable[[int, int], None],
         watch: bool,
+        growth: Growth,
     ) -> Run:
         state, history = LoopState(), list[Any]()
         if self.entry is not None:
@@ -185,6 +188,9 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             def on_round(done: int) -> None:
                 if record == "weights":
                     history.append(copied(weights_now()))
+                    growth.after_round(done, history)
+                elif keeper is not None:
+                    growth.after_round(done, keeper.entries)
                 elif recorder is not None:
                     recorder.end_round(done, weights_now(), engine.watch)
                     if recorder.after_round is not None:
@@ -194,7 +200,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 if report is not None:
                     report(done, session.n_rounds)
 
-            watched = report is not None or record not in (None, "trace")
+            watched = report is not None or record is not None
             self._loop(
                 self.mask.steps(),
                 session,
@@ -249,9 +255,16 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         return answers if session.shaped is None else session.shaped(answers)
 
     def predict(
-        self, X: Any, weights: Any, *, executor: ExecutorName = "structured", watch: bool = True
+        self,
+        X: Any,
+        weights: Any,
+        *,
+        executor: ExecutorName = "structured",
+        watch: bool = True,
+        **unknown: Any,
     ) -> Tensor:
         """The transformer's own predictions with given weights, one per row of X."""
+        refuse_unknown("program.predict", unknown)
         self._check_dtype()
         with weights_stay_fixed(), self._own_precision():
             session, address = self.codec.prediction(X, weights, padded=self._is_altered())
