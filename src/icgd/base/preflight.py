@@ -82,8 +82,8 @@ def require_memory(what: str, parts: Sequence[Part]) -> None:
     duration = f" and {as_time(seconds)}" if seconds >= 1 else ""
     raise TooLarge(
         f"{what} takes about {as_bytes(memory)} of memory{duration}, most of it for {_named(worst)}, and "
-        f"{as_bytes(room)} are available. Lower `{worst.name}`; or set {MEMORY} to the memory that may be used, "
-        "such as 32GB, or to none."
+        f"{as_bytes(room)} are available. Lower `{worst.name}`; or set {MEMORY} to the memory that may be "
+        "used, such as 32GB, or to none."
     )
 
 
