@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from icgd.errors import InvalidParameter, TooLarge, shown
@@ -55,7 +55,7 @@ def require_room(what: str, parts: Sequence[Part]) -> None:
     ...
     icgd.errors.TooLarge: Making tea takes about 1e+15 EB of memory, most of it for `cups` = 1000...
     """
-    require_memory(what, parts)
+    require_memory(what, [replace(part, seconds=0.0) for part in parts])
     seconds = sum(part.seconds for part in parts)
     if seconds > time_limit():
         worst = max(parts, key=lambda part: part.seconds)

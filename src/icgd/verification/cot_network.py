@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from icgd.errors import AssumptionViolated
 from icgd.mechanisms.checked_data import check_epochs
-from icgd.oracle import sgd_round, sgd_rounds
+from icgd.oracle import sgd_epochs, sgd_round
 from icgd.problems import NetworkSpec, Weights
 from icgd.transformer.gadgets.heads.spectral_theory import (
     head_error_polynomial,
@@ -319,21 +319,13 @@ class _Lane:
         self.X, self.Y = X, Y
         self._judge = judge
         self._before = clone(init)
-        self._oracle = self._exact_rounds(init, epochs)
+        self._oracle = sgd_epochs(judge.spec, init, X, Y, judge.lr, epochs)
         self._round = 0
         self._global = 0.0
         self._eps = 0.0
         self._start, self._apart, self._way = clone(init), 0.0, 0.0
         self.within = True
         self.sgd = init
-
-    def _exact_rounds(self, weights: Weights, epochs: int) -> Iterator[Weights]:
-        """SGD's own run, epoch by epoch: rows are not copied, and plain SGD keeps nothing but its weights."""
-        spec, lr = self._judge.spec, self._judge.lr
-        for _ in range(epochs):
-            for after in sgd_rounds(spec, weights, self.X, self.Y, lr):
-                yield after
-                weights = after
 
     @property
     def drift(self) -> float:

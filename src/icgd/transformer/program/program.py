@@ -29,7 +29,7 @@ from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.program.recording import growth_of, outline_of
 from icgd.transformer.program.run import Run
 from icgd.transformer.program.session import Codec, Dumped, Session
-from icgd.transformer.program.weights import copied, tensors_in
+from icgd.transformer.program.weights import copied, refuse_overflow
 from icgd.transformer.runtime.executors.chain import StructuredExecutor
 from icgd.transformer.runtime.executors.choose import AnyExecutor, ExecutorName, choose_executor
 from icgd.transformer.runtime.loop import BlockKeeper, Executor, LoopState, StepWatcher, execute
@@ -216,8 +216,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             remedy = (
                 f"Training diverged in {state.rounds} rounds: lower lr or standardise the data."
             )
-            self._refuse_overflow("weights", weights, remedy)
-            self._refuse_overflow("prediction", answers, remedy)
+            refuse_overflow(self.construction.name, "weights", weights, remedy)
+            refuse_overflow(self.construction.name, "prediction", answers, remedy)
         return Run(
             program=self,
             weights=weights,
@@ -279,8 +279,11 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             self._loop(self.mask.forward_steps(), session, engine, state, on_round=on_round)
         answers = self.codec.join(outputs, session)
         if watch:
-            self._refuse_overflow(
-                "prediction", answers, "Lower the weights, or standardise the data."
+            refuse_overflow(
+                self.construction.name,
+                "prediction",
+                answers,
+                "Lower the weights, or standardise the data.",
             )
         return answers
 
@@ -346,16 +349,6 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     def _own_precision(self) -> torch.autocast:
         """Autocast of the caller does not reach a program: it is exact only in its own precision."""
         return torch.autocast(self.device.type, enabled=False)
-
-    def _refuse_overflow(self, name: str, values: Any, remedy: str) -> None:
-        """Numbers that are none are refused by every executor alike, whatever its heads were asked."""
-        bad = [t for t in tensors_in(values) if not bool(t.isfinite().all())]
-        if bad:
-            first = float(bad[0][~bad[0].isfinite()][0])
-            raise AssumptionViolated(
-                f"The {name} of this {self.construction.name} program hold {first}. {remedy} "
-                "watch=False returns such numbers."
-            )
 
     @once_fixed
     def _is_altered(self) -> bool:
