@@ -111,3 +111,17 @@ def test_a_keyword_that_run_does_not_have_is_told_what_exists():
     program = icgd.compile(icgd.Network((2, 1)), icgd.SGD(lr=0.1))
     with pytest.raises(InvalidParameter, match=r"`batch_size` must be left out.*icgd\.GD all rows"):
         program.run([[1.0, 2.0]], [[1.0]], batch_size=3)
+    init = icgd.Network((2, 1)).init(0)
+    with pytest.raises(
+        InvalidParameter, match=r"`batch_size` .*program\.predict has no such option"
+    ):
+        program.predict([[1.0, 2.0]], init, batch_size=3)
+    with pytest.raises(InvalidParameter, match=r"`batch_size` .*icgd\.verify has no such option"):
+        icgd.verify(program, [[1.0, 2.0]], [[1.0]], init=init, batch_size=3)
+
+
+def test_weights_that_do_not_fit_name_what_makes_them_so_many():
+    with pytest.raises(TooLarge, match=r"initial weights.*most of it for `widths` = \(1000000, "):
+        icgd.Network((10**6, 10**6, 1)).init(0)
+    with pytest.raises(TooLarge, match=r"initial weights.*most of it for `n_problems` = 10000"):
+        icgd.Network((2, 1)).init(0, n_problems=10**30)

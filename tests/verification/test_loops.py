@@ -76,6 +76,25 @@ def test_a_changed_weight_is_found(kind):
         assert not icgd.verify(altered, X, y, steps=5).passed, name
 
 
+@pytest.mark.parametrize("d", [4, 7])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_coordinate_of_a_readout_is_asked_on_rows_that_share_none(d, seed):
+    """Of one-hot rows, two queries show two or three coordinates; a wrong sign in another must not pass."""
+    X = torch.eye(d, dtype=torch.float64)
+    y = torch.arange(1.0, d + 1, dtype=torch.float64)
+    program = icgd.compile(icgd.LinearRegression(d, d), icgd.Newton(1.0))
+    assert icgd.verify(program, X, y, steps=3, seed=seed).passed
+    for part in ("key", "query"):
+        for row in range(d):
+            altered = copy.deepcopy(program)
+            altered.codec._like = [altered.step.like]
+            with torch.no_grad():
+                getattr(altered.readout.sublayers["answer"], part)[row].neg_()
+            check = icgd.verify(altered, X, y, steps=3, seed=seed)
+            assert check.verdict == "failed", (part, row)
+            assert check.prediction_error > 1e-2
+
+
 def test_a_series_is_verified_as_well():
     g = torch.Generator().manual_seed(0)
     series = torch.randn(21, 2, generator=g, dtype=torch.float64)

@@ -268,6 +268,36 @@ def test_probes_reach_the_edge_of_the_range() -> None:
     assert all(result.passed for result in run_probes(program, n_sets=4, seed=7))
 
 
+RADII = [2.0**-30, 1e-3, 0.1, 1.0, 1.5, 2.0, 100.0]
+
+
+@pytest.mark.parametrize("radius", RADII)
+@pytest.mark.parametrize("output", ["linear", "relu"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_probes_stay_in_the_range_they_were_compiled_for(radius, output, dtype) -> None:
+    """Also where the range is small: an untouched program must not fail for a bias it never promised."""
+    net = icgd.Network((2, 2, 1), output=output)
+    program = icgd.compile(net, icgd.SGD(0.05), radius=radius, dtype=dtype)
+    edge = float(torch.tensor(program.radius, dtype=dtype))
+    for probe, _, _ in probe_blocks(program, n_sets=4):
+        for block in (probe.top, probe.bottom):
+            for slot in ("out", "inp"):
+                value = torch.as_tensor(block.slots.get(slot, 0.0))
+                assert float(value.abs().max()) <= edge
+        assert float(probe.expected["out"].abs().max()) <= edge
+        assert float(probe.expected["inp"].abs().max()) <= edge
+    failed = [result for result in run_probes(program, n_sets=4, seed=3) if not result.passed]
+    assert failed == []
+
+
+def test_an_untouched_program_for_small_numbers_passes() -> None:
+    net = icgd.Network((2, 2, 1))
+    program = icgd.compile(net, icgd.SGD(0.05), radius=1.0)
+    X, Y, init = problem(net, 8, 0)
+    check = icgd.verify(program, 0.2 * X, 0.2 * Y, init=[(0.5 * W, b) for W, b in init])
+    assert check.passed, (check.notes, [p for p in check.probes if not p.passed])
+
+
 def test_the_oracle_is_torch_itself() -> None:
     """sgd_rounds against gradients by hand on a net small enough to write down."""
     net = icgd.Network((1, 1), bias=False)

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from icgd.errors import InvalidParameter, TooLarge, shown
@@ -55,16 +55,7 @@ def require_room(what: str, parts: Sequence[Part]) -> None:
     ...
     icgd.errors.TooLarge: Making tea takes about 1e+15 EB of memory, most of it for `cups` = 1000...
     """
-    memory = sum(part.bytes for part in parts)
-    if memory > 0:
-        room = memory_limit()
-        if memory > room:
-            worst = max(parts, key=lambda part: part.bytes)
-            raise TooLarge(
-                f"{what} takes about {as_bytes(memory)} of memory, most of it for {_named(worst)}, and "
-                f"{as_bytes(room)} are available. Lower `{worst.name}`; or set {MEMORY} to the memory that "
-                "may be used, such as 32GB, or to none."
-            )
+    require_memory(what, [replace(part, seconds=0.0) for part in parts])
     seconds = sum(part.seconds for part in parts)
     if seconds > time_limit():
         worst = max(parts, key=lambda part: part.seconds)
@@ -72,6 +63,28 @@ def require_room(what: str, parts: Sequence[Part]) -> None:
             f"{what} takes about {as_time(seconds)} of one core, most of it for {_named(worst)}; the limit is "
             f"{as_time(time_limit())}. Lower `{worst.name}`; or set {TIME} to more seconds, or to none."
         )
+
+
+def require_memory(what: str, parts: Sequence[Part]) -> None:
+    """Refuse what does not fit into memory, however long it takes: for work that can be watched and stopped.
+
+    >>> require_memory("Making tea", [Part("cups", 10**30, 1e33, 1e12)])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    icgd.errors.TooLarge: Making tea takes about 1e+15 EB of memory and 32 thousand years, most of it for ...
+    """
+    memory = sum(part.bytes for part in parts)
+    room = memory_limit() if memory > 0 else math.inf
+    if memory <= room:
+        return
+    worst = max(parts, key=lambda part: part.bytes)
+    seconds = sum(part.seconds for part in parts)
+    duration = f" and {as_time(seconds)}" if seconds >= 1 else ""
+    raise TooLarge(
+        f"{what} takes about {as_bytes(memory)} of memory{duration}, most of it for {_named(worst)}, and "
+        f"{as_bytes(room)} are available. Lower `{worst.name}`; or set {MEMORY} to the memory that may be "
+        "used, such as 32GB, or to none."
+    )
 
 
 def _named(part: Part) -> str:

@@ -70,3 +70,13 @@ def sgd_rounds(
             loss.backward()
             optimizer.step()
         yield network_weights(network)
+
+
+def sgd_epochs(
+    spec: NetworkSpec, weights: Weights, X: Tensor, Y: Tensor, lr: float, epochs: int
+) -> Iterator[Weights]:
+    """The same, so many times over the rows, which are not copied; plain SGD keeps nothing but its weights."""
+    for _ in range(epochs):
+        for after in sgd_rounds(spec, weights, X, Y, lr):
+            yield after
+            weights = after

@@ -180,10 +180,9 @@ class Network:
         batch = () if n_problems is None else (n_problems,)
         n_weights = sum(a * b for a, b in zip(self.widths, self.widths[1:], strict=False))
         # Drawn in double precision and scaled in place; another dtype is a copy.
-        require_room(
-            "Drawing initial weights",
-            [Part("widths", self.widths, 8.0 * n_weights * (n_problems or 1))],
-        )
+        n = n_problems or 1
+        name, value = ("n_problems", n) if n > n_weights else ("widths", self.widths)
+        require_room("Drawing initial weights", [Part(name, value, 8.0 * n_weights * n)])
         weights: Weights = []
         for d_in, d_out in zip(self.widths, self.widths[1:], strict=False):
             W = torch.randn(*batch, d_out, d_in, generator=generator, dtype=torch.float64)

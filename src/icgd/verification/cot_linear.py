@@ -32,6 +32,7 @@ from icgd.verification.verdict.judgement import (
 )
 from icgd.verification.verdict.linear_model_table import linear_model_table
 from icgd.verification.verdict.observation import NOBODY, Watched
+from icgd.verification.verdict.round_record import records_growth
 from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import worst
 
@@ -166,6 +167,7 @@ def verify_linear_model(
     lanes = [_Lane(bound, x, y, w) for x, y, w in problems]
     probes = run_linear_model_probes(program, n_sets=probe_sets, seed=seed)
     records: list[StepRecord] = []
+    growth = records_growth(n_steps, "steps", n_steps)
     single = len(lanes) == 1
 
     with progress_reporter(progress, n_steps) as report:
@@ -175,6 +177,7 @@ def verify_linear_model(
             for lane, w in zip(lanes, each, strict=True):
                 lane.after_step(w.double())
             records.append(_worst([lane.records[-1] for lane in lanes]))
+            growth.after_round(done, (records, [lane.records for lane in lanes]))
             exact = [lane.gd for lane in lanes]
             watched.note(done, weights, exact[0] if single else torch.stack(exact))
             if report is not None:

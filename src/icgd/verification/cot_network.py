@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from icgd.errors import AssumptionViolated
 from icgd.mechanisms.checked_data import check_epochs
-from icgd.oracle import sgd_round, sgd_rounds
+from icgd.oracle import sgd_epochs, sgd_round
 from icgd.problems import NetworkSpec, Weights
 from icgd.transformer.gadgets.heads.spectral_theory import (
     head_error_polynomial,
@@ -41,7 +41,7 @@ from icgd.verification.verdict.judgement import (
 )
 from icgd.verification.verdict.observation import NOBODY, Watched
 from icgd.verification.verdict.prediction_check import PREDICTED_ROWS, PredictionCheck
-from icgd.verification.verdict.round_record import RoundRecord, worst_record
+from icgd.verification.verdict.round_record import RoundRecord, records_growth, worst_record
 from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import (
     clone,
@@ -187,12 +187,10 @@ class _Judge:
             self._head_error, self._u, program.step.slope, exact_zero=executor == "structured"
         )
         problems = program.codec.problems(X, Y, init)
-        self._lanes = [
-            _Lane(self, x.repeat(epochs, 1), y.repeat(epochs, 1), weights)
-            for x, y, weights in problems
-        ]
-        self.n_rounds = self._lanes[0].X.shape[0]
-        self.n_rows = self.n_rounds // epochs
+        self._lanes = [_Lane(self, x, y, weights, epochs) for x, y, weights in problems]
+        self.n_rows = len(self._lanes[0].X)
+        self.n_rounds = epochs * self.n_rows
+        self._growth = records_growth(self.n_rounds, "epochs", epochs)
         self._batched = np.ndim(X) == 3
         self._within = True
         self._program, self._executor = program, executor
@@ -210,6 +208,7 @@ class _Judge:
             for i, lane in enumerate(self._lanes)
         ]
         self.records.append(worst_record(rows))
+        self._growth.after_round(len(self.records), self.records)
         # Every part of every problem against its own bound, not the worst against the worst.
         self._within &= all(lane.within for lane in self._lanes)
 
@@ -316,11 +315,11 @@ class _Judge:
 class _Lane:
     """One problem: the oracle's own run, exact rounds from the transformer's state, the bounds."""
 
-    def __init__(self, judge: _Judge, X: Tensor, Y: Tensor, init: Weights) -> None:
+    def __init__(self, judge: _Judge, X: Tensor, Y: Tensor, init: Weights, epochs: int) -> None:
         self.X, self.Y = X, Y
         self._judge = judge
         self._before = clone(init)
-        self._oracle: Iterator[Weights] = sgd_rounds(judge.spec, init, X, Y, judge.lr)
+        self._oracle = sgd_epochs(judge.spec, init, X, Y, judge.lr, epochs)
         self._round = 0
         self._global = 0.0
         self._eps = 0.0
@@ -336,7 +335,8 @@ class _Lane:
     def after_round(self, weights: Weights) -> RoundRecord:
         """Judge the round that led from the previous weights to these."""
         j, before = self._judge, self._before
-        x, y = self.X[self._round], self.Y[self._round]
+        row = self._round % len(self.X)
+        x, y = self.X[row], self.Y[row]
         self._round += 1
         self.sgd = next(self._oracle)
         exact = sgd_round(j.spec, before, x, y, j.lr)

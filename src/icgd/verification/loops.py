@@ -18,7 +18,7 @@ from icgd.mechanisms.loops.series.series_codec import SeriesCodec
 from icgd.transformer.program import Program, Run
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName
-from icgd.verification.bounds.exact import Exact
+from icgd.verification.bounds.exact import Exact, exact_algorithm
 from icgd.verification.verdict.judgement import Outcome, outcome
 from icgd.verification.verdict.observation import NOBODY, Watched
 from icgd.verification.verdict.verdict import Verdict
@@ -109,9 +109,8 @@ def verify_loop(
             "be one problem",
             remedy="Verify the problems of a batch one by one.",
         )
-    query, queries = _asked(program, X, features)
-    algorithm = program.construction.load("exact")
-    exact = algorithm(program, features.double(), targets.double(), queries.double(), n_steps)
+    query, queries = _asked(program, X, features, seed)
+    exact = exact_algorithm(program, features.double(), targets.double(), queries.double(), n_steps)
     # A fused loop spends its first application on what other loops do in their entry.
     ahead = program.codec.ahead if isinstance(program.codec, LoopCodec) else 0
     records: list[LoopRecord] = []
@@ -133,7 +132,7 @@ def verify_loop(
     return _verdict(program, exact, records, run)
 
 
-def _asked(program: Program, X: Any, features: Tensor) -> tuple[Tensor | None, Tensor]:
+def _asked(program: Program, X: Any, features: Tensor, seed: int) -> tuple[Tensor | None, Tensor]:
     """(what to ask in the prompt, what is answered); a decoder and a series answer without being asked."""
     codec = program.codec
     if isinstance(codec, SeriesCodec):
@@ -141,9 +140,23 @@ def _asked(program: Program, X: Any, features: Tensor) -> tuple[Tensor | None, T
         return None, codec.problem.phi(windows)[..., -1:, :]
     if isinstance(codec, DecoderCodec):
         return None, features
-    # One of the examples and something between two: as long as they are, so that it is in range.
-    queries = torch.stack([features[0], (features[-1] - features[0]) / 2])
+    # One of the examples, something between two, and a mixture of all: no longer than they are, so that it is
+    # in range.
+    mixed = _mixture(len(features), seed).to(features) @ features
+    queries = torch.stack([features[0], (features[-1] - features[0]) / 2, mixed])
     return queries, queries
+
+
+def _mixture(n: int, seed: int) -> Tensor:
+    """Coefficients of n examples, all of them other than 0, whose sizes add up to 1.
+
+    On examples that share no coordinate (one-hot rows) a query shows only the coordinates of those it is made
+    of. With sum |c_i| <= 1 the mixture is no longer than the longest example, and |<x, S^+ x_j>| <= 1.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    size = 1 + torch.rand(n, generator=generator, dtype=torch.float64)
+    sign = torch.randint(0, 2, (n,), generator=generator, dtype=torch.float64).mul(2).sub(1)
+    return sign * size / size.sum()
 
 
 def _verdict(program: Program, exact: Exact, records: list[LoopRecord], run: Run) -> LoopCheck:

@@ -36,7 +36,7 @@ from icgd.verification.verdict.judgement import (
     sight,
 )
 from icgd.verification.verdict.observation import NOBODY, Watched
-from icgd.verification.verdict.round_record import RoundRecord, worst_record
+from icgd.verification.verdict.round_record import RoundRecord, records_growth, worst_record
 from icgd.verification.verdict.verdict import Verdict
 from icgd.verification.weight_arithmetic import (
     all_within,
@@ -151,6 +151,7 @@ def verify_stack(
     probes = run_stack_probes(program, make_bound, n_sets=probe_sets, seed=seed)
     batched = len(lanes) > 1 or lanes[0].X.dim() < torch.as_tensor(X).dim()
     records: list[RoundRecord] = []
+    growth = records_growth(n_steps, "steps", n_steps)
     run, stopped = None, ""
     with progress_reporter(progress, n_steps) as report:
 
@@ -160,6 +161,7 @@ def verify_stack(
                 for i, lane in enumerate(lanes)
             ]
             records.append(worst_record(rows))
+            growth.after_round(done, records)
             exact = [lane.gd for lane in lanes]
             watched.note(done, weights, together(exact) if batched else exact[0])
             if report is not None:

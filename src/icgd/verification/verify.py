@@ -7,6 +7,7 @@ from typing import Any
 
 from icgd.base.construction import constructions
 from icgd.errors import AssumptionViolated, IcgdError, InvalidParameter
+from icgd.problems.foreign_optimizers import refuse_unknown
 from icgd.transformer.program import Program
 from icgd.transformer.runtime.executors.choose import ExecutorName
 from icgd.transformer.runtime.recording.recorder import Recorder
@@ -29,6 +30,7 @@ def verify(
     progress: bool | Callable[[int, int], None] = False,
     observe: Observer | None = None,
     recorder: Recorder | None = None,
+    **unknown: Any,
 ) -> Verdict:
     """Hold a program against an exact optimizer, its certificates and probes; gives a Verdict.
 
@@ -57,6 +59,7 @@ def verify(
     >>> check.passed, check.max_error < 1e-14
     (True, True)
     """
+    refuse_unknown("icgd.verify", unknown)
     construction = program.construction
     check_verifiable(program)
     given = {"init": init, "epochs": epochs, "steps": steps}

@@ -310,3 +310,34 @@ def test_help_is_complete_and_loads_nothing_heavy():
     ):
         assert option in done.stdout
     assert "[default: 16,16]" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "rounds"),
+    [
+        (["--epochs", "10000000"], "240,000,000 rounds"),
+        (["--epochs", "10000000", "--trace", "--trace-budget", "1000000"], "240,000,000 rounds"),
+        (["--method", "stack", "--steps", "1000000000"], "1,000,000,000 rounds"),
+        (["--model", "ridge", "--steps", "1000000000"], "1,000,000,000 rounds"),
+        (["--model", "linear", "--steps", "1000000000"], "1,000,000,000 loops"),
+    ],
+    ids=["epochs", "trace", "stack", "ridge", "linear"],
+)
+def test_absurd_lengths_are_one_sentence_with_bytes(
+    table_csv, icgd_command, tmp_path, monkeypatch, words, rounds
+):
+    monkeypatch.setenv("ICGD_MEMORY_LIMIT", "1GB")
+    out = tmp_path / "out"
+    result = icgd_command("run", table_csv, "--target", "y", "--out", out, *words)
+    assert result.exit_code == 2
+    complaint = result.stderr.strip().splitlines()[-1]
+    assert complaint.startswith("icgd: error: ")
+    assert rounds in complaint
+    if "--trace" in words:
+        assert "no reader opens such a file" in complaint
+    else:
+        option = "--steps" if "--steps" in words else "--epochs"
+        assert f"Lower `{option}`" in complaint
+        assert "B of memory" in complaint
+        assert "1 GB are available" in complaint
+    assert not out.exists()

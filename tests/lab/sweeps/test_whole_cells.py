@@ -6,8 +6,9 @@ import pytest
 
 from icgd.lab.sweeps import time_estimate as by_steps
 from icgd.lab.sweeps import whole_cells
-from icgd.lab.sweeps.cells import Cell
+from icgd.lab.sweeps.cells import Cell, Workplace
 from icgd.lab.sweeps.whole_cells import estimate_whole, kind_of_cell, start_of_processes
+from icgd.lab.training.flops import flop_counter
 from icgd.papers.registry import EXPERIMENTS
 
 
@@ -79,3 +80,25 @@ def test_seeds_of_an_experiment_are_one_kind(name):
         key = {k: v for k, v in one.key.items() if k != "seed"}
         kinds.setdefault(str(key) + one.work, set()).add(kind_of_cell(one))
     assert all(len(found) == 1 for found in kinds.values())
+
+
+@pytest.mark.parametrize("name", ["algo-fig3", "deep-g3", "cot-d"])
+def test_the_estimate_of_the_smoke_scale_is_that_of_a_real_run(name, monkeypatch, tmp_path):
+    """Held against all cells done in full, by a clock that operations move: seconds would decide nothing."""
+    cells = EXPERIMENTS[name].cells("smoke")
+    monkeypatch.setattr(whole_cells, "start_of_processes", lambda n: 0.0)
+    with flop_counter() as counter:
+        monkeypatch.setattr(
+            whole_cells.time, "perf_counter", lambda: float(counter.get_total_flops())
+        )
+        estimated = estimate_whole(cells, 1).seconds
+        before = counter.get_total_flops()
+        for number, one in enumerate(cells):
+            place = Workplace(tmp_path / str(number))
+            place.directory.mkdir()
+            one.do(place)
+        taken = counter.get_total_flops() - before
+    assert taken > 0
+    assert taken / 3 < estimated < 3 * taken
+    # Trainings alone are not what a small experiment costs.
+    assert by_steps.estimate(cells, 1).flops < taken

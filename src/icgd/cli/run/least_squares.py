@@ -10,6 +10,8 @@ import typer
 from torch import Tensor
 
 import icgd
+from icgd.base.growth import TENSOR
+from icgd.base.preflight import Part, require_memory
 from icgd.cli.output import finite, holding_out
 from icgd.cli.run.network import FORMAT, load_table, r_squared, versions, write_result
 from icgd.cli.run.recording import Recording, recorded
@@ -119,6 +121,10 @@ def _paths(
         "newton": icgd.Newton(alpha),
         "preconditioned": icgd.PreconditionedGD(1.0, NEWTON_STEPS, alpha),
     }
+    longest = max(settings.steps or STEPS[name] for name in optimizers)
+    # Six paths are compared, exact ones and the transformer's.
+    kept = 2 * len(optimizers) * longest * (TENSOR + 8 * X.shape[1])
+    require_memory(f"Keeping the weights of {longest:,} loops", [Part("steps", longest, kept)])
     exact = {
         "gd": gd_path(X, y, lr, settings.steps or STEPS["gd"]),
         "newton": newton_path(X, y, alpha, settings.steps or STEPS["newton"]),

@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin, snapshot_download
 from torch import Tensor, nn
 
 from icgd.base.construction import Construction
+from icgd.base.growth import Growth
 from icgd.errors import AssumptionViolated, InvalidFile, InvalidParameter
 from icgd.problems.foreign_optimizers import refuse_unknown
 from icgd.transformer.blocks import Block
@@ -25,10 +26,10 @@ from icgd.transformer.program.accounting import range_watch, run_cost
 from icgd.transformer.program.blueprint import Blueprint
 from icgd.transformer.program.card import card_of
 from icgd.transformer.program.progress import progress_reporter
-from icgd.transformer.program.recording import outline_of
+from icgd.transformer.program.recording import growth_of, outline_of
 from icgd.transformer.program.run import Run
 from icgd.transformer.program.session import Codec, Dumped, Session
-from icgd.transformer.program.weights import copied, tensors_in
+from icgd.transformer.program.weights import copied, refuse_overflow
 from icgd.transformer.runtime.executors.chain import StructuredExecutor
 from icgd.transformer.runtime.executors.choose import AnyExecutor, ExecutorName, choose_executor
 from icgd.transformer.runtime.loop import BlockKeeper, Executor, LoopState, StepWatcher, execute
@@ -154,7 +155,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             session = self.codec.session(
                 X, Y, init=init, padded=self._is_altered(), query=query, **rounds
             )
-            return self._train(session, executor, record, progress, watch)
+            growth = growth_of(self, session, rounds)
+            return self._train(session, executor, record, progress, watch, growth)
 
     def _train(
         self,
@@ -163,6 +165,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         record: Record | None,
         progress: bool | Callable[[int, int], None],
         watch: bool,
+        growth: Growth,
     ) -> Run:
         state, history = LoopState(), list[Any]()
         if self.entry is not None:
@@ -185,6 +188,9 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             def on_round(done: int) -> None:
                 if record == "weights":
                     history.append(copied(weights_now()))
+                    growth.after_round(done, history)
+                elif keeper is not None:
+                    growth.after_round(done, keeper.entries)
                 elif recorder is not None:
                     recorder.end_round(done, weights_now(), engine.watch)
                     if recorder.after_round is not None:
@@ -194,7 +200,7 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
                 if report is not None:
                     report(done, session.n_rounds)
 
-            watched = report is not None or record not in (None, "trace")
+            watched = report is not None or record is not None
             self._loop(
                 self.mask.steps(),
                 session,
@@ -210,8 +216,8 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             remedy = (
                 f"Training diverged in {state.rounds} rounds: lower lr or standardise the data."
             )
-            self._refuse_overflow("weights", weights, remedy)
-            self._refuse_overflow("prediction", answers, remedy)
+            refuse_overflow(self.construction.name, "weights", weights, remedy)
+            refuse_overflow(self.construction.name, "prediction", answers, remedy)
         return Run(
             program=self,
             weights=weights,
@@ -249,9 +255,16 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
         return answers if session.shaped is None else session.shaped(answers)
 
     def predict(
-        self, X: Any, weights: Any, *, executor: ExecutorName = "structured", watch: bool = True
+        self,
+        X: Any,
+        weights: Any,
+        *,
+        executor: ExecutorName = "structured",
+        watch: bool = True,
+        **unknown: Any,
     ) -> Tensor:
         """The transformer's own predictions with given weights, one per row of X."""
+        refuse_unknown("program.predict", unknown)
         self._check_dtype()
         with weights_stay_fixed(), self._own_precision():
             session, address = self.codec.prediction(X, weights, padded=self._is_altered())
@@ -266,8 +279,11 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
             self._loop(self.mask.forward_steps(), session, engine, state, on_round=on_round)
         answers = self.codec.join(outputs, session)
         if watch:
-            self._refuse_overflow(
-                "prediction", answers, "Lower the weights, or standardise the data."
+            refuse_overflow(
+                self.construction.name,
+                "prediction",
+                answers,
+                "Lower the weights, or standardise the data.",
             )
         return answers
 
@@ -333,16 +349,6 @@ class Program(nn.Module, PyTorchModelHubMixin, library_name="icgd", tags=["in-co
     def _own_precision(self) -> torch.autocast:
         """Autocast of the caller does not reach a program: it is exact only in its own precision."""
         return torch.autocast(self.device.type, enabled=False)
-
-    def _refuse_overflow(self, name: str, values: Any, remedy: str) -> None:
-        """Numbers that are none are refused by every executor alike, whatever its heads were asked."""
-        bad = [t for t in tensors_in(values) if not bool(t.isfinite().all())]
-        if bad:
-            first = float(bad[0][~bad[0].isfinite()][0])
-            raise AssumptionViolated(
-                f"The {name} of this {self.construction.name} program hold {first}. {remedy} "
-                "watch=False returns such numbers."
-            )
 
     @once_fixed
     def _is_altered(self) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from icgd.base.growth import Growth
 from icgd.transformer.program.blueprint import Blueprint
 from icgd.transformer.program.session import Session
 from icgd.transformer.runtime.recording.outline import block_kinds, schedule
@@ -49,6 +51,13 @@ def outline_of(program: Program, session: Session, executor: str) -> Outline:
         n_rounds=session.n_rounds,
         notes=notes,
     )
+
+
+def growth_of(program: Program, session: Session, rounds: Mapping[str, object]) -> Growth:
+    """What judges whether everything that is kept of a run (`record="weights"`, `"trace"`) will fit."""
+    name = program.construction.rounds
+    what = f"Keeping what {session.n_rounds:,} rounds write"
+    return Growth(what, name, rounds.get(name) or 1, session.n_rounds)
 
 
 def title_of(blueprint: Blueprint) -> str:

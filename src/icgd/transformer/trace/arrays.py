@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 PoolName = Literal["f8", "f4"]
 LARGEST_UNFOLDED = 512 * 2**20
-"""Bytes of a pool above which it is not unfolded: recordings keep to a budget far below it."""
+"""Bytes of a pool above which it is not unfolded; a recorder keeps below it, whatever its budget."""
 TYPES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "f4": np.dtype("<f4")}
 
 
@@ -35,6 +35,11 @@ class ArrayStore:
     def raw_size(self) -> int:
         """Bytes held, before they are compressed and written in base64."""
         return sum(n * TYPES[name].itemsize for name, n in self._counts.items())
+
+    @property
+    def largest_pool(self) -> int:
+        """Bytes of the larger pool, which is what a reader has to unfold at once."""
+        return max(n * TYPES[name].itemsize for name, n in self._counts.items())
 
     def put(self, values: Any, pool: PoolName = "f8") -> list[Any]:
         """A reference to these values."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from icgd.base.growth import LOOKED_AT, Growth
 from icgd.transformer.program import Program
 
 
@@ -22,6 +24,15 @@ class Exact:
     bounds: list[float]
     answers: Tensor
     answer_bound: float
+
+
+def exact_algorithm(program: Program, X: Tensor, Y: Tensor, queries: Tensor, steps: int) -> Exact:
+    """The exact algorithm of a program, weights of all steps kept; two steps show whether they will fit."""
+    algorithm: Callable[..., Exact] = program.construction.load("exact")
+    growth = Growth(f"Keeping the exact weights of {steps:,} steps", "steps", steps, steps)
+    for few in range(1, min(steps, LOOKED_AT) + 1):
+        growth.after_round(few, algorithm(program, X, Y, queries, few).weights)
+    return algorithm(program, X, Y, queries, steps)
 
 
 def product_error(

@@ -110,11 +110,14 @@ class ProbeMaker:
         return (self._weight_sign * self._uniform(self.d) > 0).to(self.dtype)
 
     def _layer(self, *, linear: bool) -> Values:
-        """W, b and the linear flag of a layer; W so small that its output stays in range."""
-        W = self._weight_sign * self._uniform(self.d, self.d) / self.d
+        """W, b and the linear flag of a layer, so small that |W s + b| <= radius for all |s| <= radius."""
+        radius = self.geometry.radius
+        largest_bias = min(1.0, radius / 2) if self.spec.bias else 0.0
+        row_sum = 1 - largest_bias / radius
+        W = self._weight_sign * self._uniform(self.d, self.d) * (row_sum / self.d)
         values: Values = {"weight": W}
         if self.spec.bias:
-            values["bias"] = self._sign * self._uniform(self.d)
+            values["bias"] = self._sign * self._uniform(self.d) * largest_bias
         if linear:
             values["linear"] = 1.0
         return values
@@ -141,7 +144,7 @@ class ProbeMaker:
             top = make_block({**before, **other, **FORWARD_FLAGS})
             bottom = weights
         exact = exact_forward(W, b, query, linear=linear)
-        slack = self._product_error(W, query)
+        slack = self._product_error(W, query, b)
         doubtful = (exact.z.abs() <= slack + 1 / self.slope) & (not linear)
         zero = torch.zeros_like(slack)
         expected = {
@@ -239,9 +242,9 @@ class ProbeMaker:
         size = s.abs()
         return c0 + c1 * size + c2 * size * size
 
-    def _product_error(self, matrix: Tensor, v: Tensor) -> Tensor:
-        """Error of matrix @ head(v): every head's own, and rounding by us and by the oracle."""
-        size = matrix.abs() @ v.abs() + 1.0
+    def _product_error(self, matrix: Tensor, v: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Error of matrix @ head(v) + bias: every head's own, and rounding by us and by the oracle."""
+        size = matrix.abs() @ v.abs() + (0.0 if bias is None else bias.abs())
         return matrix.abs() @ self._head(v) + 2 * (matrix.shape[1] + 3) * self.u * size
 
 

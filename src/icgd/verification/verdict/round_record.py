@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from icgd.base.growth import Growth
 from icgd.verification.verdict.judgement import Sight
 from icgd.verification.weight_arithmetic import worst
 
@@ -33,6 +34,14 @@ class RoundRecord:
     def number(self) -> int:
         """See Judged."""
         return self.round
+
+
+def records_growth(n_rounds: int, name: str, value: object) -> Growth:
+    """What judges whether the records of so many rounds will fit into memory.
+
+    name, value  the parameter that sets their number
+    """
+    return Growth(f"Verifying {n_rounds:,} rounds", name, value, n_rounds)
 
 
 def worst_record(rows: Sequence[RoundRecord]) -> RoundRecord:

@@ -16,6 +16,7 @@ from icgd.problems.regression import RepresentationRegression
 from icgd.transformer.mask_rules import Step
 from icgd.transformer.program import Program
 from icgd.transformer.runtime.recording.recorder import RoundNumbers
+from icgd.verification.bounds.exact import exact_algorithm
 
 Slots = Mapping[str, Tensor]
 Maker = Callable[[int], tuple[Tensor, Slots]]
@@ -129,7 +130,7 @@ def exact_path(steps: int) -> Callable[[Program, Tensor, Tensor, Tensor | None],
     """The walk of any construction that has an exact algorithm and nothing more."""
 
     def begin(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
-        exact = program.construction.load("exact")(program, X, Y, X[:1], steps)
+        exact = exact_algorithm(program, X, Y, X[:1], steps)
         return lambda round_: (exact.weights[round_ - 1].reshape(start.shape), {})
 
     return lambda program, X, y, start: LoopWalk(program, X, y, start, begin)

@@ -329,6 +329,48 @@ def test_rounds_apart_are_complete():
                 assert np.abs(apart).max() < 1e-13
 
 
+def test_whatever_the_budget_a_recording_can_be_opened(monkeypatch, tmp_path):
+    """Readers refuse a pool of more than so many bytes: a recorder with a large budget stops before."""
+    net = icgd.Network((4, 6, 1))
+    program = icgd.compile(net, icgd.SGD(lr=0.01))
+    X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def recorded() -> icgd.Trace:
+        return icgd.record_trace(
+            program, X, X[:, :1], init=net.init(seed=0), epochs=3, budget_mb=10_000
+        )
+
+    def unfolded(trace: icgd.Trace) -> int:
+        return max(8 * trace.arrays["f8"].count, 4 * trace.arrays["f4"].count)
+
+    most = unfolded(recorded()) // 2
+    for module in ("transformer.trace.arrays", "transformer.runtime.recording.recorder"):
+        monkeypatch.setattr(f"icgd.{module}.LARGEST_UNFOLDED", most)
+    trace = recorded()
+    assert 0.4 * most < unfolded(trace) <= most
+    assert trace.rounds[0] == 1
+    assert trace.rounds[-1] == trace.n_rounds == 180
+    trace.save(tmp_path / "trace.json")
+    assert icgd.Trace.load(tmp_path / "trace.json") == trace
+    assert any("rounds are kept in detail" in note for note in trace.notes)
+
+
+def test_curves_that_no_reader_would_unfold_are_refused_after_two_rounds():
+    net = icgd.Network((2, 2, 1))
+    program, done = icgd.compile(net, icgd.SGD(lr=0.01)), []
+    X = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(icgd.TooLarge, match=r"200,000,000 rounds holds more than 537 MB"):
+        program.run(
+            X,
+            X[:, :1],
+            init=net.init(seed=0),
+            epochs=10**7,
+            record=icgd.Recorder(budget_mb=10**6),
+            progress=lambda now, _: done.append(now),
+        )
+    assert len(done) <= 2
+
+
 def test_a_budget_too_small_for_two_rounds_is_refused():
     run = case("network")
     with pytest.raises(icgd.InvalidParameter, match=r"budget_mb.*hold two rounds.*Raise it"):

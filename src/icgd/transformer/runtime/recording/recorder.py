@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +18,8 @@ import numpy as np
 from torch import Tensor
 
 from icgd import __version__
-from icgd.errors import AssumptionViolated, InvalidParameter
+from icgd.base.preflight import as_bytes
+from icgd.errors import AssumptionViolated, InvalidParameter, TooLarge
 from icgd.transformer.layout import Layout
 from icgd.transformer.mask_rules import Address, Step
 from icgd.transformer.nn.frozen_layer import FrozenLayer
@@ -26,6 +28,7 @@ from icgd.transformer.runtime.loop import Executor
 from icgd.transformer.runtime.recording.outline import slots_of
 from icgd.transformer.runtime.recording.sheet import Sheet
 from icgd.transformer.runtime.watch import RangeWatch
+from icgd.transformer.trace.arrays import LARGEST_UNFOLDED
 from icgd.transformer.trace.format import (
     BlockKind,
     GridInfo,
@@ -35,6 +38,8 @@ from icgd.transformer.trace.format import (
     Trace,
 )
 
+N_CURVES = 4
+"""Numbers that every round gives."""
 NAMES = 2000
 """Characters of a file's own field names and notes, rounded up."""
 REPLAN = 32
@@ -135,10 +140,11 @@ class Recorder:
         self._fixed = NAMES + len(json.dumps(self._described(), default=str))
         self._fixed += sum(11 * v.numel() for grid in grids for v in vars(grid).values())
         self._ids: dict[Address, list[int]] = {}
-        self._numbers: list[tuple[float, float, float, float]] = []
+        self._numbers = array("d")  # N_CURVES a round
         self._wanted = set(self._asked) if self._asked is not None else {1, min(2, n)}
         self._kept: list[int] = []
         self._costs: list[float] = []
+        self._pool_cost = self._pool_before = 0  # bytes a round in detail adds to the larger pool
         self._whole = (0, 0)  # blocks and steps of finished rounds
         self._place = 0
         self._pending: list[StageView] = []
@@ -148,11 +154,12 @@ class Recorder:
         """Note what every round gives, and plan after the first two."""
         numbers = RoundNumbers() if self._exact is None else self._exact.numbers(weights)
         use = watch.use_since() if math.isfinite(watch.radius) else math.nan
-        self._numbers.append((numbers.error, numbers.loss, numbers.exact_loss, use))
+        self._numbers.extend((numbers.error, numbers.loss, numbers.exact_loss, use))
         if round_ not in self._wanted:
             return
         self._kept.append(round_)
         self._costs.append(self._sheet.size - self._before)
+        self._pool_cost = max(self._pool_cost, self._sheet.store.largest_pool - self._pool_before)
         self._whole = (len(self._sheet.blocks), len(self._sheet.steps))
         kept = len(self._kept)
         if self._asked is not None:
@@ -169,8 +176,13 @@ class Recorder:
         for address in arrived:
             self._ids.pop(address, None)
         self._arrived, self._place, self._before = set(arrived), 0, self._sheet.size
+        self._pool_before = self._sheet.store.largest_pool
         # The last round is always kept: leave room for it beside this one.
-        full = self._size() + 2 * self._cost() > self.budget and round_ != self._told.n_rounds
+        full = (
+            self._size() + 2 * self._cost() > self.budget
+            or 2 * self._pool_cost > self._unfolded_left()
+        )
+        full &= round_ != self._told.n_rounds
         if round_ in self._wanted and self._asked is None and round_ > 2 and full:
             self._wanted.discard(round_)
         if round_ in self._wanted:
@@ -221,7 +233,7 @@ class Recorder:
             )
         n_blocks, n_steps = self._whole
         outline, put = self._outline, self._sheet.store.put
-        columns = np.array(self._numbers).T
+        columns = np.array(self._numbers).reshape(-1, N_CURVES).T
         curves = {
             name: put(column)
             for name, column in zip(
@@ -238,7 +250,7 @@ class Recorder:
             {
                 **self._described(),
                 "grids": grids,
-                "n_rounds": len(self._numbers),
+                "n_rounds": self._n_done,
                 "rounds": self._kept,
                 "curves": {**curves, **title},
                 "blocks": self._sheet.blocks[:n_blocks],
@@ -278,8 +290,17 @@ class Recorder:
         return self._outline
 
     def _size(self) -> float:
-        curves = 4 * 8 * self._told.n_rounds * self._sheet.ratio
+        curves = N_CURVES * 8 * self._told.n_rounds * self._sheet.ratio
         return self._sheet.size + curves + self._fixed
+
+    @property
+    def _n_done(self) -> int:
+        return len(self._numbers) // N_CURVES
+
+    def _unfolded_left(self) -> float:
+        """Bytes the larger pool may still grow by, curves set aside, for a reader to accept it."""
+        curves = N_CURVES * 8 * self._told.n_rounds
+        return LARGEST_UNFOLDED - curves - self._sheet.store.largest_pool
 
     def _cost(self) -> float:
         """What another round takes, about: the last one, or what rounds take on average if that is more."""
@@ -295,6 +316,13 @@ class Recorder:
                 remedy="Raise it, or record a smaller network, fewer tokens or fewer heads.",
             )
 
+        if self._unfolded_left() < 0:
+            raise TooLarge(
+                f"A recording of {self._told.n_rounds:,} rounds holds more than {as_bytes(LARGEST_UNFOLDED)} "
+                "of numbers of one kind, and no reader opens such a file. Record a shorter run, fewer rounds "
+                "in detail, or fewer tokens."
+            )
+
     def _plan(self, done: int) -> None:
         """Choose the rounds that fit into what is left: some more in a row, the others spread to the end."""
         n = self._told.n_rounds
@@ -302,11 +330,13 @@ class Recorder:
         self._costs = [cost * factor for cost in self._costs]
         self._check_room("hold two rounds,")
         each, left = 1.05 * self._cost(), self.budget - self._size()
+        # Of what compresses well, less fits into what a reader unfolds than into the budget.
+        left = min(left, each * self._unfolded_left() / (1.05 * max(1, self._pool_cost)))
         if each * (n - done) <= left:
             self._wanted = {*self._kept, *range(done + 1, n + 1)}
             return
         in_a_row = self._kept[-1] == len(self._kept)
-        share = FIRST * self.budget - self._size() if in_a_row else 0.0
+        share = FIRST * min(self.budget, self._size() + left) - self._size() if in_a_row else 0.0
         row = max(0, int(share / each))
         # A round apart from the one before brings the blocks it reads, about as much again.
         apart = 2 * each if in_a_row else each
@@ -316,7 +346,7 @@ class Recorder:
         self._wanted = {*self._kept, *range(done + 1, done + row + 1), *spread}
 
     def _remarks(self) -> list[str]:
-        done, planned, remarks = len(self._numbers), self._told.n_rounds, []
+        done, planned, remarks = self._n_done, self._told.n_rounds, []
         if done < planned:
             remarks.append(f"The run stopped after {done} of {planned} rounds.")
         if self._exact is None:
