@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from icgd.base.numbers import whole_number
-from icgd.errors import InvalidParameter
+from icgd.errors import FaultyPlugin, InvalidParameter
 from icgd.mechanisms.loops.common.codec import LoopCodec
 from icgd.mechanisms.loops.decoder.codec import DecoderCodec
 from icgd.mechanisms.loops.series.series_codec import SeriesCodec
@@ -110,8 +110,13 @@ def verify_loop(
             remedy="Verify the problems of a batch one by one.",
         )
     query, queries = _asked(program, X, features)
-    algorithm = program.construction.load("exact")
-    exact = algorithm(program, features.double(), targets.double(), queries.double(), n_steps)
+    data = (features.double(), targets.double(), queries.double())
+    exact = program.construction.apply("exact", program, *data, n_steps)
+    if not isinstance(exact, Exact):
+        raise FaultyPlugin(
+            f"`exact` of the construction {program.construction.name!r} must give an icgd.Exact. "
+            f"Got {type(exact).__name__}."
+        )
     # A fused loop spends its first application on what other loops do in their entry.
     ahead = program.codec.ahead if isinstance(program.codec, LoopCodec) else 0
     records: list[LoopRecord] = []

@@ -129,7 +129,7 @@ def exact_path(steps: int) -> Callable[[Program, Tensor, Tensor, Tensor | None],
     """The walk of any construction that has an exact algorithm and nothing more."""
 
     def begin(program: Program, X: Tensor, Y: Tensor, start: Tensor) -> Maker:
-        exact = program.construction.load("exact")(program, X, Y, X[:1], steps)
+        exact = program.construction.apply("exact", program, X, Y, X[:1], steps)
         return lambda round_: (exact.weights[round_ - 1].reshape(start.shape), {})
 
     return lambda program, X, y, start: LoopWalk(program, X, y, start, begin)
