@@ -118,6 +118,41 @@ def test_the_plug_in_is_short() -> None:
     assert len([line for line in plug_in().splitlines() if line.strip()]) <= 60
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_the_plug_in_has_the_penalty_of_its_problem(nesterov: type, decay: float) -> None:
+    """lam of the problem and the decay of the optimizer add up, in the program and in torch.optim."""
+    X, y = data()
+    lam, optimizer = 0.5, nesterov(0.1, 0.8, decay)
+    program = icgd.compile(icgd.LinearRegression(2, 6, lam=lam, x_radius=6.0), optimizer)
+    check = icgd.verify(program, X, y, steps=40)
+    assert check.passed, check.notes
+    w = torch.zeros(2, dtype=F64, requires_grad=True)
+    sgd = torch.optim.SGD([w], 0.1, 0.8, weight_decay=lam + decay, nesterov=True)
+    for _ in range(40):
+        sgd.zero_grad()
+        (0.5 * (X @ w - y).square().mean()).backward()
+        sgd.step()
+    assert float((program.run(X, y, steps=40).weights - w.detach()).abs().max()) < 1e-13
+    plain = icgd.compile(icgd.LinearRegression(2, 6, x_radius=6.0), optimizer)
+    assert float((plain.run(X, y, steps=40).weights - w.detach()).abs().max()) > 1e-2
+    program.problem = plain.problem  # a penalty that is claimed away
+    assert icgd.verify(program, X, y, steps=40).verdict == "failed"
+
+
+@pytest.mark.parametrize("scale", [2.0**-10, 2.0**8])
+def test_the_bound_of_the_plug_in_does_not_depend_on_units(nesterov: type, scale: float) -> None:
+    """X in other units with lr to match takes the same steps: the bound on w changes by the unit alone."""
+    X, y = data()
+    bounds = {}
+    for s in (1.0, scale):
+        problem = icgd.LinearRegression(2, 6, lam=0.01 * s**2, x_radius=6.0 * s)
+        optimizer = nesterov(0.1 / s**2, 0.9, 0.01 * s**2)
+        check = icgd.verify(icgd.compile(problem, optimizer), s * X, y, steps=50)
+        assert check.passed, check.notes
+        bounds[s] = s * check.global_bound
+    assert 0.9 < bounds[scale] / bounds[1.0] < 1.1
+
+
 SCENES = [(1, 2, 0.0, 0.0, 1), (3, 8, 0.9, 0.0, 30), (2, 12, 0.5, 0.1, 30), (4, 3, 0.99, 1e-3, 60)]
 
 

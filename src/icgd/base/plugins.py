@@ -15,7 +15,7 @@ from pathlib import Path
 from icgd.base import construction
 from icgd.errors import IcgdError, InvalidParameter
 
-GROUP = "icgd.constructions"
+PLUGINS = "icgd.constructions"
 """The group of entry points whose modules register constructions when the package is first asked for them."""
 _ASKED: list[str] = []
 """Holds an entry once the constructions of installed packages have been looked for."""
@@ -29,8 +29,8 @@ def load_installed() -> None:
     """Import the plug-ins of installed packages, once; a faulty one is named in a warning and left out."""
     if _ASKED:
         return
-    _ASKED.append(GROUP)
-    for target in entry_points(group=GROUP):
+    _ASKED.append(PLUGINS)
+    for target in entry_points(group=PLUGINS):
         try:
             with _all_or_nothing():
                 target.load()
