@@ -12,8 +12,7 @@ from icgd.transformer.program import Blueprint
 def builder_of(blueprint: Blueprint) -> StackBuilder | ForwardBuilder:
     """Layouts, fits and certificates of a stack, from the blueprint of its program."""
     spec = blueprint.problem.spec
-    if (
-        "attention" in blueprint.options
-    ):  # only heads that carry derivatives forward have a choice of it
+    # Only heads that carry derivatives forward have a choice of activations.
+    if "attention" in blueprint.options:
         return ForwardBuilder(spec, forward_options(blueprint))
     return StackBuilder(spec, stack_options(blueprint))
