@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from icgd.base.construction import register as register
     from icgd.costs import cost as cost
     from icgd.errors import AssumptionViolated as AssumptionViolated
+    from icgd.errors import FaultyPlugin as FaultyPlugin
     from icgd.errors import IcgdError as IcgdError
     from icgd.errors import InvalidFile as InvalidFile
     from icgd.errors import InvalidParameter as InvalidParameter
@@ -82,6 +83,7 @@ _HOMES = {
     "Verdict": "verification.verdict.verdict",
     "cost": "costs",
     "AssumptionViolated": "errors",
+    "FaultyPlugin": "errors",
     "IcgdError": "errors",
     "InvalidFile": "errors",
     "InvalidParameter": "errors",

@@ -112,6 +112,10 @@ class DirectoryInUse(InvalidFile):
         return DirectoryInUse, (self.directory, self.holder)
 
 
+class FaultyPlugin(IcgdError, RuntimeError):
+    """A construction from outside that raised, or gave something else than it must."""
+
+
 class TooLarge(IcgdError, MemoryError):
     """Work that would not fit into memory or would take too long, refused before it began."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from icgd.base.construction import PLUGINS
+from icgd.base.plugins import PLUGINS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "icgd"

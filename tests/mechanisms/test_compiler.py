@@ -92,3 +92,36 @@ def test_problem_and_optimizer_are_the_objects_that_were_given():
     assert program.optimizer == icgd.GD(0.5)
     auto = icgd.compile(icgd.Ridge(2, lam=0.1, x_radius=2.0), icgd.GD())
     assert auto.optimizer.lr == 1 / 4.1
+
+
+OLD = {
+    "temperature": (LINEAR, icgd.GD(0.1), {"temperature": "spectral"}),
+    "temperature of a stack": (NET, icgd.GD(0.1), {"temperature": "spectral"}),
+    "temperature of Newton": (LINEAR, icgd.Newton(1e-3), {"temperature": "spectral"}),
+    "causal": (NET, icgd.SGD(0.1), {"causal": False}),
+    "causal of a stack": (NET, icgd.GD(0.1), {"causal": False, "method": "forward_mode"}),
+    "causal of a linear model": (icgd.Ridge(2, lam=0.1), icgd.GD(0.1), {"causal": False}),
+    "causal of a chain": (icgd.MLPChain(2, 2, 4), icgd.GD(0.1), {"causal": False}),
+    "None": (NET, icgd.SGD(0.1), {"n_relu": None, "mode": None, "causal": None}),
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_keywords_of_the_one_signature_before_still_say_nothing_with_its_defaults(name):
+    problem, optimizer, keywords = OLD[name]
+    method = {"method": keywords["method"]} if "method" in keywords else {}
+    plain = icgd.compile(problem, optimizer, **method)
+    assert icgd.compile(problem, optimizer, **keywords).config == plain.config
+
+
+@pytest.mark.parametrize("value", [None, False, 1, "spectral"])
+def test_an_unknown_keyword_is_refused_whatever_its_value(value):
+    with pytest.raises((TypeError, icgd.InvalidParameter), match="foo"):
+        icgd.compile(NET, icgd.SGD(0.1), foo=value)
+
+
+@pytest.mark.parametrize("keywords", [{"temperature": "hard"}, {"causal": True}])
+def test_keywords_that_say_something_are_refused_where_they_would_be_ignored(keywords):
+    problem = icgd.MLPChain(2, 2, 4) if "causal" in keywords else LINEAR
+    with pytest.raises(icgd.InvalidParameter, match="must be left out"):
+        icgd.compile(problem, icgd.GD(0.1), **keywords)

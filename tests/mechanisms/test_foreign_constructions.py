@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 import icgd
-from icgd.base.construction import construction, unregister
+from icgd.base.construction import construction, registered, unregister
+from icgd.base.plugins import PluginWarning
 from icgd.cli import app
+from icgd.mechanisms.loops.regression.compile import regression_program
 from icgd.mechanisms.loops.regression.fused import fuse
+from icgd.mechanisms.loops.regression.layers import RegressionBuilder
 from icgd.transformer.nn.named_parts import named_parts
 from icgd.transformer.nn.stack.stack import Stack
 
@@ -112,6 +116,41 @@ def test_a_saved_program_of_an_unregistered_construction_names_what_is_missing(
 
 def test_the_plug_in_is_short() -> None:
     assert len([line for line in plug_in().splitlines() if line.strip()]) <= 60
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_the_plug_in_has_the_penalty_of_its_problem(nesterov: type, decay: float) -> None:
+    """lam of the problem and the decay of the optimizer add up, in the program and in torch.optim."""
+    X, y = data()
+    lam, optimizer = 0.5, nesterov(0.1, 0.8, decay)
+    program = icgd.compile(icgd.LinearRegression(2, 6, lam=lam, x_radius=6.0), optimizer)
+    check = icgd.verify(program, X, y, steps=40)
+    assert check.passed, check.notes
+    w = torch.zeros(2, dtype=F64, requires_grad=True)
+    sgd = torch.optim.SGD([w], 0.1, 0.8, weight_decay=lam + decay, nesterov=True)
+    for _ in range(40):
+        sgd.zero_grad()
+        (0.5 * (X @ w - y).square().mean()).backward()
+        sgd.step()
+    assert float((program.run(X, y, steps=40).weights - w.detach()).abs().max()) < 1e-13
+    plain = icgd.compile(icgd.LinearRegression(2, 6, x_radius=6.0), optimizer)
+    assert float((plain.run(X, y, steps=40).weights - w.detach()).abs().max()) > 1e-2
+    program.problem = plain.problem  # a penalty that is claimed away
+    assert icgd.verify(program, X, y, steps=40).verdict == "failed"
+
+
+@pytest.mark.parametrize("scale", [2.0**-10, 2.0**8])
+def test_the_bound_of_the_plug_in_does_not_depend_on_units(nesterov: type, scale: float) -> None:
+    """X in other units with lr to match takes the same steps: the bound on w changes by the unit alone."""
+    X, y = data()
+    bounds = {}
+    for s in (1.0, scale):
+        problem = icgd.LinearRegression(2, 6, lam=0.01 * s**2, x_radius=6.0 * s)
+        optimizer = nesterov(0.1 / s**2, 0.9, 0.01 * s**2)
+        check = icgd.verify(icgd.compile(problem, optimizer), s * X, y, steps=50)
+        assert check.passed, check.notes
+        bounds[s] = s * check.global_bound
+    assert 0.9 < bounds[scale] / bounds[1.0] < 1.1
 
 
 SCENES = [(1, 2, 0.0, 0.0, 1), (3, 8, 0.9, 0.0, 30), (2, 12, 0.5, 0.1, 30), (4, 3, 0.99, 1e-3, 60)]
@@ -229,3 +268,317 @@ def test_names_that_torch_keeps_for_itself_are_refused_by_name(name: str) -> Non
         Stack(program.layout, {name: part}, n_layers=1, radius=1.0)
     assert f"Got {name!r}" in str(refused.value)
     assert list(named_parts("sublayers", {"erase": part})) == ["erase"]
+
+
+# -- what a plug-in may get wrong -------------------------------------------------------------------
+
+
+class Plain:
+    """A problem that is no dataclass and says nothing of itself."""
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A step size of my own."""
+
+    lr: float = 0.1
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another optimizer."""
+
+    lr: float = 0.1
+
+
+def built(blueprint: icgd.Blueprint) -> icgd.Program:
+    return regression_program(blueprint, RegressionBuilder)
+
+
+@pytest.fixture
+def outside() -> Iterator[Callable[..., icgd.Construction]]:
+    """Registers constructions for one test."""
+    before = set(registered())
+
+    def make(name: str = "outside", **parts: Any) -> icgd.Construction:
+        parts = {"problem": icgd.LinearRegression, "optimizer": Mine, "build": built, **parts}
+        return icgd.register(icgd.Construction(name=name, **parts))
+
+    yield make
+    for name in set(registered()) - before:
+        unregister(name)
+
+
+def test_names_of_the_package_are_taken_before_anything_else_is_loaded() -> None:
+    code = (
+        "import icgd\n"
+        "class A: pass\n"
+        "try:\n"
+        "    icgd.register(icgd.Construction(name='looped_newton', problem=A, optimizer=A, build=print))\n"
+        "except icgd.InvalidParameter as refused: print(refused)\n"
+        "icgd.register(icgd.Construction(name='mine', problem=A, optimizer=A, build=print))\n"
+        "from icgd.base.construction import constructions\n"
+        "print(list(constructions())[0], list(constructions())[-1])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    refused, order = done.stdout.splitlines()
+    assert "`name` must be new: the package has a construction of that name" in refused
+    assert order == "softmax_cot_network mine"
+
+
+def test_the_package_keeps_its_own_constructions() -> None:
+    unregister("looped_newton")
+    assert construction("looped_newton").is_own
+
+
+AMBIGUOUS: dict[str, dict[str, Any]] = {
+    "same types": {"optimizer": icgd.GD},
+    "a class that is part of another": {
+        "problem": icgd.RepresentationRegression,
+        "optimizer": icgd.GD,
+    },
+    "by their names": {
+        "problem": "icgd.problems:LinearRegression",
+        "optimizer": "icgd.problems:GD",
+    },
+    "among several": {"problem": (Plain, icgd.LinearRegression), "optimizer": (Mine, icgd.GD)},
+    "the options of another": {"optimizer": icgd.GD, "options": icgd.ProductOptions},
+    "a network without a method": {"problem": icgd.Network, "optimizer": icgd.GD},
+}
+
+
+@pytest.mark.parametrize("case", AMBIGUOUS)
+def test_constructions_that_nothing_tells_apart_are_refused(case: str, outside: Callable) -> None:
+    with pytest.raises(icgd.InvalidParameter, match="Give it a `method`") as refused:
+        outside(**AMBIGUOUS[case])
+    assert "which takes" in str(refused.value)
+
+
+def test_what_tells_constructions_apart_is_enough_to_reach_them(outside: Callable) -> None:
+    @dataclass(frozen=True)
+    class Choice:
+        n_grid: int | None = None
+
+    outside("by_method", optimizer=icgd.GD, method="mine")
+    outside("by_keyword", optimizer=icgd.GD, when={"mine": True})
+    outside("by_two", optimizer=icgd.GD, when={"mine": True, "twice": 2})
+    outside("by_options", optimizer=icgd.GD, options=Choice)
+    problem, gd = icgd.LinearRegression(2, 4), icgd.GD(0.1)
+    for wanted, given in (
+        ("looped_regression", {}),
+        ("by_method", {"method": "mine"}),
+        ("by_keyword", {"mine": True}),
+        ("by_two", {"mine": True, "twice": 2}),
+        ("by_options", {"options": Choice(n_grid=48)}),
+    ):
+        assert icgd.compile(problem, gd, **given).construction.name == wanted
+    with pytest.raises(
+        icgd.InvalidParameter, match="`method` must be new: the construction 'by_method'"
+    ):
+        outside("again", method="mine")
+
+
+def test_classes_that_are_named_and_loaded_late_are_compared_when_compiling(
+    outside: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late_names.py").write_text("from icgd import GD, LinearRegression\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    outside(problem="late_names:LinearRegression", optimizer="late_names:GD")
+    with pytest.raises(icgd.InvalidParameter, match="differ from 'looped_regression'"):
+        icgd.compile(icgd.LinearRegression(2, 4), icgd.GD(0.1))
+    monkeypatch.delitem(sys.modules, "late_names")
+
+
+@pytest.mark.parametrize("part", ["problem", "optimizer"])
+def test_a_plug_in_whose_classes_do_not_load_is_named_and_left_out(
+    part: str, outside: Callable
+) -> None:
+    outside(**{part: "no_such_module:Name"})
+    with pytest.warns(PluginWarning, match="'outside', 'no_such_module:Name', cannot be loaded"):
+        program = icgd.compile(icgd.LinearRegression(2, 4), icgd.GD(0.1))
+    assert program.construction.is_own
+
+
+def test_the_optimizer_is_checked_without_choose(outside: Callable) -> None:
+    outside("one", method="one")
+    outside("two", optimizer=Other)
+    problem = icgd.LinearRegression(2, 4)
+    for wrong in (Other(), icgd.GD(0.1)):
+        with pytest.raises(
+            icgd.InvalidParameter, match=r"`optimizer` must be Mine for one\. Got '"
+        ):
+            icgd.compile(problem, wrong, method="one")
+    assert icgd.compile(problem, Other()).construction.name == "two"
+
+
+# -- what comes back from a file --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """An optimizer with a field that it works out, and a tuple."""
+
+    lr: float
+    betas: tuple[float, float] = (0.5, 0.25)
+    twice: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "twice", 2 * self.lr)
+
+
+class Described:
+    """An optimizer that is no dataclass, and says how it is stored."""
+
+    def __init__(self, step: float) -> None:
+        self.lr = step
+
+    def to_config(self) -> dict[str, float]:
+        return {"step_in_thousandths": 1000 * self.lr}
+
+    @classmethod
+    def from_config(cls, config: dict[str, float]) -> Described:
+        return cls(config["step_in_thousandths"] / 1000)
+
+
+class Wide(icgd.LinearRegression):
+    """A problem class of its own."""
+
+    def to_config(self) -> dict[str, Any]:
+        return {"n": [self.n_features, self.n_examples]}
+
+    @staticmethod
+    def from_config(config: dict[str, Any]) -> Wide:
+        return Wide(*config["n"])
+
+
+def returned(program: icgd.Program, where: Path) -> icgd.Program:
+    program.save_pretrained(where)
+    again = icgd.Program.from_pretrained(where)
+    X, y = data()
+    assert torch.equal(again.run(X, y, steps=3).weights, program.run(X, y, steps=3).weights)
+    return again
+
+
+def test_optimizers_come_back_as_they_were(outside: Callable, tmp_path: Path) -> None:
+    outside(optimizer=(Mine, Scheduled, Described))
+    problem = icgd.LinearRegression(2, 6)
+    for k, optimizer in enumerate((Mine(0.2), Scheduled(0.125), Described(0.25))):
+        again = returned(icgd.compile(problem, optimizer), tmp_path / str(k)).optimizer
+        assert type(again) is type(optimizer)
+        assert vars(again) == vars(optimizer)
+
+
+def test_each_of_several_problems_comes_back_as_itself(outside: Callable, tmp_path: Path) -> None:
+    kinds = (Wide, icgd.LinearRegression)
+    outside(problem=kinds)
+    for k, problem in enumerate((icgd.LinearRegression(2, 6), Wide(2, 6))):
+        again = returned(icgd.compile(problem, Mine()), tmp_path / str(k)).problem
+        assert type(again) is type(problem)
+
+
+@dataclass(frozen=True)
+class Named:
+    """The class of an optimizer is stored under `name`."""
+
+    lr: float = 0.1
+    name: str = "adagrad"
+
+
+@dataclass(frozen=True)
+class Renamed(Mine):
+    """No class that was registered."""
+
+
+@dataclass(frozen=True)
+class Untyped:
+    """A tuple that is not declared as one."""
+
+    lr: float = 0.1
+    betas: Any = (1, 2)
+
+
+@dataclass(frozen=True)
+class Unwritable:
+    """Something that no file holds."""
+
+    lr: float = 0.1
+    schedule: Any = max
+
+
+class Unmakeable(Described):
+    """It forgets how it is made."""
+
+    @classmethod
+    def from_config(cls, config: dict[str, float]) -> Unmakeable:
+        return cls(config["absent"])
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "sentence"),
+    [
+        (Named(), "`Named.name` must be called otherwise: files keep the class of an optimizer"),
+        (Renamed(), "`optimizer` must be Mine or Named"),
+        (Untyped(), r"`optimizer` must come back from a file as it is.*\(`betas` differs\)"),
+        (Unwritable(), "`optimizer.schedule` must be made of numbers, texts, lists and dicts"),
+        (Unmakeable(0.1), "`optimizer` must be made again from what a file holds.*KeyError"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_file_would_change_is_refused_when_compiling(
+    optimizer: Any, sentence: str, outside: Callable
+) -> None:
+    outside(optimizer=(Mine, Named, Untyped, Unwritable, Unmakeable))
+    with pytest.raises(icgd.InvalidParameter, match=sentence):
+        icgd.compile(icgd.LinearRegression(2, 6), optimizer)
+
+
+def test_options_that_a_file_would_change_are_refused_too(outside: Callable) -> None:
+    @dataclass(frozen=True)
+    class Choice:
+        pair: Any = None
+
+    outside(options=Choice)
+    icgd.compile(icgd.LinearRegression(2, 6), Mine(), pair=[1, 2])
+    with pytest.raises(icgd.InvalidParameter, match=r"`options\['pair'\]` must come back"):
+        icgd.compile(icgd.LinearRegression(2, 6), Mine(), pair=(1, 2))
+
+
+# -- parts that fail --------------------------------------------------------------------------------
+
+
+def nonsense(*given: Any, **named: Any) -> str:
+    return "nonsense"
+
+
+def failing(*given: Any, **named: Any) -> None:
+    raise ZeroDivisionError("of my own")
+
+
+@pytest.mark.parametrize(
+    ("part", "wanted"), [(nonsense, "Got str"), (failing, "ZeroDivisionError")]
+)
+def test_faults_of_a_part_are_said_of_that_part(
+    part: Callable, wanted: str, outside: Callable, tmp_path: Path
+) -> None:
+    problem, (X, y) = icgd.LinearRegression(2, 6), data()
+    for name in ("build", "choose"):
+        outside(**{name: part})
+        with pytest.raises(
+            icgd.FaultyPlugin, match=f"`{name}` of the construction 'outside'.*{wanted}"
+        ):
+            icgd.compile(problem, Mine())
+    for name in ("exact", "verifier"):
+        outside(**{name: part})
+        with pytest.raises(
+            icgd.FaultyPlugin, match=f"`{name}` of the construction 'outside'.*{wanted}"
+        ):
+            icgd.verify(icgd.compile(problem, Mine()), X, y, steps=2)
+    outside()
+    icgd.compile(problem, Mine()).save_pretrained(tmp_path / "p")
+    outside(build=part)
+    with pytest.raises(icgd.InvalidFile, match=f"`build` of the construction 'outside'.*{wanted}"):
+        icgd.Program.from_pretrained(tmp_path / "p")
+    words = ["cost", "--program", str(tmp_path / "p")]
+    answer = CliRunner().invoke(app, words)
+    assert answer.exit_code == 2
+    assert answer.stderr.count("\n") == 1

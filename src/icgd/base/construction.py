@@ -8,18 +8,12 @@ them when they are used, so that help texts and reports need no PyTorch; one fro
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any, Literal
 
-from icgd.errors import InvalidParameter
-
-PLUGINS = "icgd.constructions"
-"""The group of entry points whose modules register constructions when the package is first asked for them."""
+from icgd.errors import FaultyPlugin, IcgdError, InvalidParameter
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,6 +48,8 @@ class Construction:
     cost *      (network, request) -> MethodCost, for `icgd cost`
     parts       modules, or "module:name", whose docstrings name the statements it rests on
     switches    options of compile that `icgd run` has for it, to write a command that repeats a run
+    settings    options of `icgd run` it takes beside those in its options and its rounds: "activation", "box"
+    executors   ways to evaluate its layers
     call        how a program is run, for the model card; X, Y and rounds unless given
     compiles    whether `icgd.compile` makes its programs
     """
@@ -82,42 +78,93 @@ class Construction:
     cost: Any = None
     parts: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    executors: tuple[str, ...] = ("structured", "dense")
     call: tuple[str, ...] = ()
     compiles: bool = True
 
     def __deepcopy__(self, memo: object) -> Construction:
         return self  # programs are copied, what they are is not
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the package itself has it."""
+        return any(self is own for own in _own())
+
     def load(self, part: str) -> Any:
         """A part as the object it names; None where there is none."""
-        return _loaded(getattr(self, part))
+        return self._loaded(part, getattr(self, part))
+
+    def apply(self, part: str, *given: Any, **named: Any) -> Any:
+        """Call a part. What goes wrong inside a part from outside is said of that part."""
+        function = self.load(part)
+        try:
+            return function(*given, **named)
+        except (IcgdError, MemoryError):
+            raise
+        except Exception as error:
+            if self.is_own:
+                raise
+            raise FaultyPlugin(
+                f"`{part}` of the construction {self.name!r} raised {type(error).__name__}: {error}"
+            ) from error
 
     def types(self, part: Literal["problem", "optimizer"]) -> tuple[type, ...]:
         """The classes of problems or optimizers it takes."""
-        value = getattr(self, part)
-        return tuple(_loaded(one) for one in (value if isinstance(value, tuple) else (value,)))
+        kinds = tuple(self._loaded(part, one) for one in _several(getattr(self, part)))
+        for kind in kinds:
+            if not isinstance(kind, type):
+                raise FaultyPlugin(
+                    f"`{part}` of the construction {self.name!r} names {kind!r}, which is no class."
+                )
+        return kinds
+
+    def takes(self, problem: object) -> bool:
+        """Whether `icgd.compile` may hand it this problem."""
+        return self.compiles and isinstance(problem, self.types("problem"))
+
+    def _loaded(self, part: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        module, _, name = value.partition(":")
+        try:
+            target: Any = importlib.import_module(module)
+            for attribute in name.split("."):
+                target = getattr(target, attribute)
+        except Exception as error:
+            if self.is_own:
+                raise
+            raise FaultyPlugin(
+                f"`{part}` of the construction {self.name!r}, {value!r}, cannot be loaded: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return target
 
 
-def _loaded(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    module, _, name = value.partition(":")
-    target: Any = importlib.import_module(module)
-    for part in name.split("."):
-        target = getattr(target, part)
-    return target
+def _several(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
-_REGISTERED: dict[str, Construction] = {}
-_ASKED: list[str] = []
-"""Holds an entry once the constructions of installed packages have been looked for."""
+_OUTSIDE: dict[str, Construction] = {}
+
+
+def _own() -> tuple[Construction, ...]:
+    """The constructions of the package, which come first and whose names are taken."""
+    own: tuple[Construction, ...] = importlib.import_module("icgd.mechanisms.catalogue").OWN
+    return own
+
+
+def registered() -> dict[str, Construction]:
+    """Constructions by name: the package's own, then those registered so far."""
+    return {**{own.name: own for own in _own()}, **_OUTSIDE}
 
 
 def register(construction: Construction) -> Construction:
     """Make a construction known to compile, verify, record_trace, cost, saved files and the command line.
 
     `icgd.compile` picks by the types of problem and optimizer; where two constructions take the same types, by
-    `method`, `when` or the class of options. Gives back the construction.
+    `method`, `when` or the class of options. One that nothing tells from another is refused. Registering a name
+    again replaces what had it. Gives back the construction.
 
     >>> from icgd.base.construction import constructions
     >>> register(constructions()["looped_newton"]).name
@@ -127,35 +174,106 @@ def register(construction: Construction) -> Construction:
         raise InvalidParameter(
             "construction", type(construction).__name__, "be an icgd.Construction"
         )
-    name = construction.name
-    if not name.isidentifier():
-        raise InvalidParameter("name", name, "be a Python identifier, as it is stored in files")
-    known = _REGISTERED.get(name)
-    if known is not None and known is not construction and _is_own(known):
+    if construction.is_own:
+        return construction
+    _check_description(construction)
+    others = [c for c in registered().values() if c.name != construction.name]
+    if any(own.name == construction.name for own in _own()):
         raise InvalidParameter(
-            "name", name, "be new: the package has a construction of that name", remedy="Rename it."
+            "name",
+            construction.name,
+            "be new: the package has a construction of that name",
+            remedy="Rename it.",
         )
-    _REGISTERED[name] = construction
+    holder = next((c.name for c in others if c.method and c.method == construction.method), None)
+    if holder is not None:
+        raise InvalidParameter(
+            "method", construction.method, f"be new: the construction {holder!r} has that method"
+        )
+    refuse_ambiguous(construction, others)
+    _OUTSIDE[construction.name] = construction
     return construction
 
 
-def _is_own(construction: Construction) -> bool:
-    return isinstance(construction.build, str) and construction.build.startswith("icgd.")
+def _check_description(construction: Construction) -> None:
+    """What can be seen to be wrong without loading anything."""
+    for part in ("name", "method"):
+        text = getattr(construction, part)
+        if not (text is None and part == "method") and not (
+            isinstance(text, str) and text.isidentifier()
+        ):
+            where = "stored in files" if part == "name" else "a word of the command line"
+            raise InvalidParameter(part, text, f"be a Python identifier, as it is {where}")
+    for part in ("problem", "optimizer"):
+        value = getattr(construction, part)
+        kinds = _several(value)
+        if not kinds or not all(isinstance(kind, (type, str)) for kind in kinds):
+            raise InvalidParameter(part, value, "be a class, or a tuple of classes")
+    if not (callable(construction.build) or isinstance(construction.build, str)):
+        raise InvalidParameter("build", construction.build, "be a function of an icgd.Blueprint")
+
+
+def refuse_ambiguous(construction: Construction, others: Iterable[Construction]) -> None:
+    """Refuse a construction that takes what an earlier one takes if `icgd.compile` could never pick it."""
+    for other in others:
+        if not (construction.compiles and other.compiles):
+            continue
+        shared = [_shared(construction, other, part) for part in ("problem", "optimizer")]
+        if None in shared or _told_apart(construction, other):
+            continue
+        raise InvalidParameter(
+            "construction",
+            construction.name,
+            f"differ from {other.name!r}, which takes {shared[0]} with {shared[1]} too",
+            remedy="Give it a `method`, a `when` or a class of `options` that the other does not have.",
+        )
+
+
+def _told_apart(later: Construction, earlier: Construction) -> bool:
+    """Whether a call of `icgd.compile` can mean the later one; methods are unique."""
+    options = _seen(later.options)
+    return (
+        later.method is not None
+        or dict(later.when) != dict(earlier.when)
+        or (options is not None and options != _seen(earlier.options))
+    )
+
+
+def _shared(one: Construction, other: Construction, part: str) -> str | None:
+    """The name of a class that both take, as far as classes are loaded; None where there is none."""
+    for mine in map(_seen, _several(getattr(one, part))):
+        for theirs in map(_seen, _several(getattr(other, part))):
+            if mine == theirs or (
+                isinstance(mine, type)
+                and isinstance(theirs, type)
+                and (issubclass(mine, theirs) or issubclass(theirs, mine))
+            ):
+                return mine.__name__ if isinstance(mine, type) else str(mine).rpartition(":")[2]
+    return None
+
+
+def _seen(value: Any) -> Any:
+    """What a part names, if that is loaded already; descriptions are compared without importing anything."""
+    if not isinstance(value, str):
+        return value
+    module, _, name = value.partition(":")
+    target: Any = sys.modules.get(module)
+    for attribute in name.split("."):
+        target = getattr(target, attribute, None)
+    return value if target is None else target
 
 
 def unregister(name: str) -> None:
     """Forget a construction from outside."""
-    _REGISTERED.pop(name, None)
+    _OUTSIDE.pop(name, None)
 
 
 def constructions() -> dict[str, Construction]:
     """Every construction by its name: the package's own, installed plug-ins, and what was registered since."""
-    importlib.import_module("icgd.mechanisms.catalogue")
-    if not _ASKED:
-        _ASKED.append(PLUGINS)
-        for target in entry_points(group=PLUGINS):
-            target.load()
-    return dict(_REGISTERED)
+    from icgd.base.plugins import load_installed  # which registers, and so needs this module
+
+    load_installed()
+    return registered()
 
 
 def construction(name: str) -> Construction:
@@ -180,31 +298,6 @@ def by_method(method: str | None = None) -> Construction:
 def methods() -> tuple[str, ...]:
     """Names that constructions have on the command line, in their order."""
     return tuple(c.method for c in constructions().values() if c.method is not None)
-
-
-def load_plugin(name: str) -> None:
-    """Import a module, or a file *.py, that registers constructions."""
-    path = Path(name)
-    if path.suffix != ".py":
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            raise InvalidParameter(
-                "--plugin",
-                name,
-                "be a module that can be imported, or a file *.py",
-                remedy=f"Python says: {error}.",
-            ) from None
-        return
-    if not path.is_file():
-        raise InvalidParameter("--plugin", name, "be a file that exists")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
 
 
 def each_of(part: str) -> Iterator[tuple[str, Any]]:

@@ -12,10 +12,17 @@ from typing import Annotated
 
 import typer
 
-from icgd.base.construction import load_plugin
+from icgd.base.plugins import load_plugin
 from icgd.cli.bench_command import bench_cot, bench_linear_models
 from icgd.cli.cost_command import cost
-from icgd.cli.guard import FAILED, INTERRUPTED, OneLineGroup, leave, one_line_errors
+from icgd.cli.guard import (
+    FAILED,
+    INTERRUPTED,
+    OneLineGroup,
+    leave,
+    one_line_errors,
+    one_line_warnings,
+)
 from icgd.cli.options import (
     EpochsOption,
     ExecutorOption,
@@ -311,6 +318,7 @@ app.command()(reproduce)
 
 def main() -> None:
     """Entry point of the `icgd` command."""
+    one_line_warnings()
     try:
         app()
     except KeyboardInterrupt:  # outside of a command, for example while torch is imported

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TextIO, cast
 
 import typer
 from typer.core import TyperGroup
 
+from icgd.base.plugins import PluginWarning
 from icgd.errors import IcgdError, InvalidFile, InvalidParameter, OutOfRange
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
@@ -29,6 +31,26 @@ def leave(message: str, code: int) -> NoReturn:
     sys.stdout.flush()
     typer.echo(f"icgd: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
+
+
+def one_line_warnings() -> None:
+    """Say in one line which plug-in is left out; other warnings are shown as Python shows them."""
+    usual = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, PluginWarning):
+            typer.echo(f"icgd: warning: {' '.join(str(message).split())}", err=True)
+        else:
+            usual(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
 
 
 NOTHING_WRITTEN = "nothing was written."

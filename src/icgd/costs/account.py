@@ -131,7 +131,7 @@ def cost(
     }
     if chosen is None:
         return _sgd(net.spec, about)
-    return chosen.load("cost")(net.spec, about, Wanted(n_relu, attention, n_examples + query, box))
+    return chosen.apply("cost", net.spec, about, Wanted(n_relu, attention, n_examples + query, box))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from icgd.base.construction import register
 from icgd.mechanisms.cot_linear.construction import COT_LINEAR
 from icgd.mechanisms.cot_network.construction import COT_NETWORK
 from icgd.mechanisms.loops.decoder.construction import LOOPED_DECODER
@@ -26,5 +25,3 @@ OWN = (
     LOOPED_AUTOREGRESSION,
     LOOPED_CHAIN,
 )
-for own in OWN:
-    register(own)

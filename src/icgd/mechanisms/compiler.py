@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
 import torch
 
-from icgd.base.construction import Construction, constructions, methods
-from icgd.errors import InvalidParameter
+from icgd.base.construction import Construction, constructions, methods, refuse_ambiguous
+from icgd.base.plugins import PluginWarning
+from icgd.errors import FaultyPlugin, InvalidParameter
 from icgd.problems import (
     GD,
     SGD,
@@ -28,6 +30,9 @@ from icgd.transformer.program.blueprint import DTYPES
 
 Problem = Network | LinearModel | RepresentationRegression | Autoregression | MLPChain
 Optimizer = SGD | GD | Newton | PreconditionedGD
+SAYS_NOTHING = {"temperature": "spectral", "causal": False}
+"""Keywords with the values they had when they were not given, in the one signature there was before: they still
+say nothing, whatever is compiled. None says nothing for every option."""
 
 
 def compile(
@@ -69,28 +74,49 @@ def compile(
     candidates = _candidates(problem, optimizer, method)
     if dtype not in DTYPES.values():
         raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
-    asks = {name for c in candidates for name in c.when}
-    given = {
-        name: value
-        for name, value in keywords.items()
-        if not (value is None or (value is False and name in asks))
-    }
+    given = _given(keywords)
     chosen = _chosen(candidates, problem, optimizer, options, given)
     chosen_options = _options(chosen, problem, options, given)
-    choose = chosen.load("choose")
-    if choose is not None:
-        blueprint = choose(problem, optimizer, chosen_options, dtype)
+    if chosen.choose is None or not chosen.is_own:  # the package's own say more
+        _check_optimizer(chosen, optimizer)
+    if chosen.choose is not None:
+        blueprint = chosen.apply("choose", problem, optimizer, chosen_options, dtype)
+        if not isinstance(blueprint, Blueprint) or blueprint.construction is not chosen:
+            other = f" of {blueprint.construction.name}" if isinstance(blueprint, Blueprint) else ""
+            raise FaultyPlugin(
+                f"`choose` of the construction {chosen.name!r} must give its icgd.Blueprint. "
+                f"Got {type(blueprint).__name__}{other}."
+            )
     else:
         blueprint = Blueprint(chosen, problem, optimizer, _named(chosen_options), dtype)
     blueprint.check()
-    return chosen.load("build")(blueprint)
+    return blueprint.build()
+
+
+def _given(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords that say something; an unknown one is a mistake whatever its value."""
+    known = set(_every_option())
+    for name, value in keywords.items():
+        if name not in known:
+            refuse_unknown("icgd.compile", {name: value})
+    return {name: value for name, value in keywords.items() if value is not None}
+
+
+def _check_optimizer(chosen: Construction, optimizer: object) -> None:
+    kinds = chosen.types("optimizer")
+    if not isinstance(optimizer, kinds):
+        raise InvalidParameter(
+            "optimizer",
+            type(optimizer).__name__,
+            f"be {' or '.join(kind.__name__ for kind in kinds)} for {chosen.name}",
+        )
 
 
 def _candidates(problem: object, optimizer: object, method: str | None) -> list[Construction]:
     """Constructions for this kind of problem."""
-    every = constructions().values()
-    kinds = tuple(kind for c in every for kind in c.types("problem"))
-    if not isinstance(problem, kinds):
+    every = [c for c in constructions().values() if c.compiles and _loads(c)]
+    suited = [c for c in every if c.takes(problem)]
+    if not suited:
         raise InvalidParameter(
             "problem",
             type(problem).__name__,
@@ -101,7 +127,6 @@ def _candidates(problem: object, optimizer: object, method: str | None) -> list[
         )
     if not isinstance(optimizer, tuple(kind for c in every for kind in c.types("optimizer"))):
         raise no_optimizer(optimizer)
-    suited = [c for c in every if c.compiles and isinstance(problem, c.types("problem"))]
     if method is None:
         return suited
     if method not in methods():
@@ -110,8 +135,20 @@ def _candidates(problem: object, optimizer: object, method: str | None) -> list[
     if not by_method:
         kind = type(problem).__name__
         noun = "a linear model" if isinstance(problem, LinearModel) else kind
-        raise InvalidParameter("method", method, f"be left out for {noun}")
+        those = [c.method for c in suited if c.method is not None]
+        must = f"be one of {', '.join(those)}" if those else "be left out"
+        raise InvalidParameter("method", method, f"{must} for {noun}")
     return by_method
+
+
+def _loads(construction: Construction) -> bool:
+    """Whether the classes it takes can be loaded; a plug-in whose classes cannot be does no harm to others."""
+    try:
+        construction.types("problem"), construction.types("optimizer")
+    except FaultyPlugin as fault:
+        warnings.warn(f"{fault} It is left out.", PluginWarning, stacklevel=4)
+        return False
+    return True
 
 
 def _chosen(
@@ -138,8 +175,12 @@ def _chosen(
             for c in candidates
             if c.when and all(keywords.get(name) == value for name, value in c.when.items())
         ]
+        asked_for.sort(key=lambda c: -len(c.when))  # the one that asks for more is meant
         suited = asked_for or [c for c in candidates if not c.when] or candidates
     fitting = [c for c in suited if isinstance(optimizer, c.types("optimizer"))]
+    for place, later in enumerate(fitting):  # classes named by texts are only known now
+        if not later.is_own:
+            refuse_ambiguous(later, fitting[:place])
     return (fitting or suited)[0]  # one that does not take this optimizer says which it takes
 
 
@@ -152,11 +193,12 @@ def _options(
     """The options object, made of keywords unless given; a name that would be ignored is a mistake."""
     kind = chosen.load("options")
     known = {} if kind is None else {field.name: str(field.type) for field in fields(kind)}
-    named = {name: value for name, value in keywords.items() if name not in chosen.when}
-    everywhere = set(_every_option())
+    named = {
+        name: value
+        for name, value in keywords.items()
+        if name not in chosen.when and (name in known or not _says_nothing(name, value))
+    }
     for name, value in named.items():
-        if name not in everywhere:
-            refuse_unknown("icgd.compile", {name: value})
         if name not in known:
             noun = _noun(chosen, problem)
             raise InvalidParameter(name, value, f"be left out for {noun}")
@@ -173,6 +215,11 @@ def _options(
             "be left out: options were given as an object",
         )
     return options
+
+
+def _says_nothing(name: str, value: object) -> bool:
+    asks = any(name in c.when for c in constructions().values())
+    return (value is False and asks) or (name in SAYS_NOTHING and SAYS_NOTHING[name] == value)
 
 
 def _every_option() -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from icgd.base.construction import constructions
-from icgd.errors import AssumptionViolated, IcgdError, InvalidParameter
+from icgd.errors import AssumptionViolated, FaultyPlugin, IcgdError, InvalidParameter
 from icgd.problems.foreign_optimizers import refuse_unknown
 from icgd.transformer.program import Program
 from icgd.transformer.runtime.executors.choose import ExecutorName
@@ -72,20 +72,13 @@ def verify(
                 f"be left out for {construction.noun}",
                 remedy=f"Use {construction.rounds}=...",
             )
-    how = {name: value for name, value in given.items() if name in taken}
-    verifier = construction.load("verifier") or verify_loop
+    how: dict[str, Any] = {name: value for name, value in given.items() if name in taken}
+    how |= {"executor": executor, "probe_sets": probe_sets, "seed": seed, "progress": progress}
+    how["watched"] = Watched(observe, recorder)
     try:
-        return verifier(
-            program,
-            X,
-            Y,
-            executor=executor,
-            probe_sets=probe_sets,
-            seed=seed,
-            progress=progress,
-            watched=Watched(observe, recorder),
-            **how,
-        )
+        if construction.verifier is None:
+            return verify_loop(program, X, Y, **how)
+        check = construction.apply("verifier", program, X, Y, **how)
     except (RuntimeError, LookupError, AssertionError) as error:
         if isinstance(error, IcgdError) or not program._is_altered():
             raise
@@ -93,6 +86,12 @@ def verify(
             f"This {construction.name} program was altered after compiling and cannot even be run "
             f"({error}): it fails. Compile it again."
         ) from error
+    if not isinstance(check, Verdict):
+        raise FaultyPlugin(
+            f"`verifier` of the construction {construction.name!r} must give an icgd.Verdict. "
+            f"Got {type(check).__name__}."
+        )
+    return check
 
 
 def check_verifiable(program: Program) -> None:

@@ -173,7 +173,7 @@ def test_other_files_in_the_directory_are_kept_and_ours_replaced(tmp_path, table
     ("options", "largest", "exit_code"),
     [
         (["--dtype", "float32"], 1e-5, 0),
-        # So coarse a grid leaves ReLUs undecided in more than a tenth of the rounds: inconclusive.
+        # So coarse a grid leaves ReLUs undecided, and the run strays by more than a hundredth of its way.
         (["--temperature", "hard", "--n-grid", "256", "--radius", "8"], 0.1, 1),
         (["--executor", "dense"], 1e-12, 0),
         (["--output", "relu", "--no-bias"], 1e-12, 0),

@@ -16,13 +16,13 @@ import typer
 
 import icgd
 from icgd.base.atomic import staged
-from icgd.base.construction import by_method
+from icgd.base.construction import Construction, by_method
 from icgd.cli.output import as_json, finite, holding_out
 from icgd.cli.run.curves import LossCurve, error_curve, mean_loss
 from icgd.cli.run.recording import DROPPED, Recording, add_trace, recorded, summary
 from icgd.cli.run.settings import Settings, chosen_targets, hidden_widths
 from icgd.cli.tables import Array, Table, load_example, make_table, read_csv
-from icgd.errors import AssumptionViolated
+from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.oracle.sgd import torch_network
 from icgd.problems import Weights
 from icgd.transformer.nn.stack.stack import Stack
@@ -99,16 +99,31 @@ def compiled(settings: Settings, network: icgd.Network) -> Program:
     """The program the options ask for."""
     chosen = by_method(settings.method)
     kind = chosen.load("options")
-    options = {f.name: getattr(settings, f.name, None) for f in fields(kind)}
-    one_row = chosen.rounds == "epochs"
+    named = {} if kind is None else {f.name: getattr(settings, f.name, None) for f in fields(kind)}
     return icgd.compile(
         network,
-        icgd.SGD(lr=settings.lr or 0.01)
-        if one_row
-        else icgd.GD(lr=settings.lr or 0.1, box=settings.box),
-        kind(**options),
+        _optimizer(settings, chosen),
+        None if kind is None else kind(**named),
+        method=settings.method,
         dtype=DTYPES[settings.dtype],
     )
+
+
+def _optimizer(settings: Settings, chosen: Construction) -> Any:
+    """The optimizer of a method, of which the command line knows the step size and the box."""
+    named = {"lr": settings.lr or (0.01 if chosen.rounds == "epochs" else 0.1)}
+    if settings.box is not None:
+        named["box"] = settings.box
+    kind = chosen.types("optimizer")[0]
+    try:
+        return kind(**named)
+    except TypeError as error:
+        raise InvalidParameter(
+            "--method",
+            settings.method,
+            f"have an optimizer that {' and '.join(f'--{name}' for name in named)} describe",
+            remedy=f"{kind.__name__} says: {error}. Compile it in Python.",
+        ) from error
 
 
 def rounds_of(settings: Settings) -> dict[str, int]:
@@ -123,9 +138,10 @@ def _train(
 ) -> tuple[dict[str, Any], Weights, Recording]:
     """Train in context under the verifier's eyes; the same run gives curves and the recording."""
     rounds = rounds_of(settings)
-    how = f"{settings.epochs * len(table.X):,} rounds of {2 * network.n_layers} layer calls"
+    n_rounds = rounds.get("steps", rounds.get("epochs", 1) * len(table.X))
+    how = f"{n_rounds:,} rounds of {len(program.mask.steps())} layer calls"
     if isinstance(program.step, Stack):
-        how = f"{rounds['steps']:,} steps of {program.step.n_layers} layers on all rows"
+        how = f"{n_rounds:,} steps of {program.step.n_layers} layers on all rows"
     typer.echo(
         f"{len(table.X):,} rows, widths {'-'.join(map(str, network.widths))}, {how}, each "
         "checked against torch.optim.SGD",
@@ -135,7 +151,6 @@ def _train(
     started = time.perf_counter()
     x = torch.as_tensor(table.X).to(program.dtype)
     y = torch.as_tensor(table.Y).to(program.dtype)
-    n_rounds = rounds.get("steps", rounds.get("epochs", 1) * len(x))
 
     def work(recorder: icgd.Recorder | None) -> tuple[icgd.Verdict, LossCurve]:
         losses = LossCurve(network.spec, x, y, init, n_rounds)
@@ -158,7 +173,13 @@ def _train(
             " ".join(check.notes)
             + " The compiled program fails its own probes: please report this."
         )
-    assert isinstance(check, (Check, StackCheck))
+    if not isinstance(check, (Check, StackCheck)):
+        raise InvalidParameter(
+            "--method",
+            settings.method,
+            "have a verifier that compares networks (icgd.verification.stacks.verify_stack, say)",
+            remedy=f"Its own gives {type(check).__name__}; call icgd.verify in Python.",
+        )
     measured = _measured(check.run, check, table, init, losses)
     seconds = time.perf_counter() - started
     return {**measured, "seconds": seconds}, check.run.weights, recording

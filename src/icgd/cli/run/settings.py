@@ -8,28 +8,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from icgd.base.construction import methods
+from icgd.base.construction import Construction, by_method, constructions, methods
 from icgd.errors import InvalidFile, InvalidParameter
 
 DTYPES = ("float64", "float32")
 EXECUTORS = ("structured", "dense", "sparse")
 TEMPERATURES = ("spectral", "hard")
-METHODS = methods()
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "softplus", "gelu")
 MODELS = ("network", "linear", "ridge", "lasso", "logistic", "poisson")
 EXAMPLES = ("diabetes", "breast_cancer")
 PAPERS = ("COT", "DEEP", "BRIDGE", "ALGO", "LSA")
 OPTIMIZERS = ("gd", "newton", "preconditioned")
-_NETWORK = {"widths": "16,16", "seed": 0, "output": "linear"}
-_COT = {"epochs": 3, "temperature": "spectral", "n_grid": None, "rho": None}
-_STACK = {"activation": "relu", "box": None, "n_relu": None, "signal_radius": None}
-NOT_FOR: dict[str, dict[str, object]] = {
-    "--method cot": {"lam": 0.1, "steps": None, "attention": None, **_STACK},
-    "--method stack": {"lam": 0.1, "attention": None, **_COT},
-    "--method forward_mode": {"lam": 0.1, **_COT},
-    "--model": {**_NETWORK, "epochs": 3, "method": "cot", "attention": None, **_STACK},
-}
-"""Options that would be ignored, by what was asked for, with their defaults."""
+OF_NETWORKS = ("widths", "seed", "output", "method")
+OF_METHODS = (
+    *("epochs", "steps", "activation", "box"),
+    *("temperature", "n_grid", "rho", "radius", "n_relu", "attention", "signal_radius"),
+)
+"""Options that only some methods take: descriptions of constructions say which."""
+OF_LINEAR_MODELS = ("lam",)
+OF_BOTH = ("steps", "temperature", "n_grid", "rho", "radius")
+"""Options of methods that linear models have too."""
+
+
+def taken(known: Construction) -> set[str]:
+    """The options of `icgd run` that a method of training networks takes, out of those that not all of them do.
+
+    >>> sorted(taken(by_method("stack")))
+    ['activation', 'box', 'n_relu', 'radius', 'signal_radius', 'steps']
+    """
+    options = known.load("options")
+    named = () if options is None else (field.name for field in fields(options))
+    return {known.rounds, *known.settings, *named} & set(OF_METHODS)
 
 
 def check_targets(data: Path, targets: tuple[str, ...]) -> None:
@@ -137,7 +146,7 @@ class Settings:
             "dtype": DTYPES,
             "executor": EXECUTORS,
             "temperature": TEMPERATURES,
-            "method": METHODS,
+            "method": methods(),
             "optimizer": OPTIMIZERS,
             "activation": ACTIVATIONS,
             "output": ("linear", self.activation),
@@ -170,24 +179,26 @@ class Settings:
 
     def _check_kind(self) -> None:
         """An option that would be ignored is a mistake."""
-        wanted = f"--method {self.method}" if self.model == "network" else "--model"
-        for name, default in NOT_FOR[wanted].items():
-            if getattr(self, name) != default:
-                shown = wanted if self.model == "network" else f"--model {self.model}"
+        network = self.model == "network"
+        known = by_method(self.method)
+        ignored = {*OF_NETWORKS, *OF_METHODS} - set(OF_BOTH)
+        if network:
+            ignored = {*OF_METHODS, *OF_LINEAR_MODELS} - taken(known)
+        shown = f"--method {self.method}" if network else f"--model {self.model}"
+        for field in fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if name in ignored and value != field.default:
                 option = name.replace("_", "-")
                 raise InvalidParameter(
                     f"--{option}",
-                    getattr(self, name),
+                    value,
                     f"be left out with {shown}",
                     remedy=self._where_it_belongs(name, option),
                 )
-        if (
-            self.executor == "sparse"
-            and self.model != "linear"
-            and wanted in ("--method cot", "--model")
-        ):
+        executors = known.executors if network else Construction.executors
+        if self.executor not in executors and self.model != "linear":
             raise InvalidParameter(
-                "--executor", "sparse", "be structured or dense, unless --method is a stack's"
+                "--executor", self.executor, f"be {' or '.join(executors)} with {shown}"
             )
         if self.model != "linear" and self.optimizer != "gd":
             raise InvalidParameter(
@@ -211,13 +222,12 @@ class Settings:
 
     def _where_it_belongs(self, name: str, option: str) -> str:
         """The methods that take an option of networks, as a command to write."""
-        takers = [method for method in METHODS if name not in NOT_FOR.get(f"--method {method}", {})]
-        if self.model != "network" or not takers:
+        every = [c for c in constructions().values() if c.method is not None and name in taken(c)]
+        if self.model != "network" or not every:
             return ""
         value = getattr(self, name)
-        return (
-            f"Write --{option} {value} with " + " or ".join(f"--method {m}" for m in takers) + "."
-        )
+        shown = " or ".join(f"--method {c.method}" for c in every)
+        return f"Write --{option} {value} with {shown}."
 
     def command(self) -> list[str]:
         """The words of `icgd run` that ask for this again, to another directory than the run's own.

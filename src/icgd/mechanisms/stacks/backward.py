@@ -205,7 +205,7 @@ class StackBuilder:
         one = one_of(self.layout).expand(len(keys), 1)
         written = self.layout.index(target).unsqueeze(1)
         features = [
-            Feature(target, queries, keys, self.fits[j].reach),
+            Feature(target, queries, keys, self.fits[j].reach, layer=j),
             Feature("one", one, one),
         ]
         return self.family(features, fit.a, fit.c, one, written)
@@ -253,7 +253,8 @@ class StackBuilder:
         one = one_of(self.layout).expand(len(query), 1)
         written = self.layout.index(f"signal{j}").unsqueeze(1)
         sign = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
-        feature = [Feature(f"signal{j}", query, key, self.o.signal_radius)]
+        reach = self.o.signal_radius
+        feature = [Feature(f"signal{j}", query, key, reach, layer=j, option="signal_radius")]
         return AttentionSublayer({"carry": self.family(feature, sign, sign[:, 0], one, written)})
 
     def multiply(self, j: int) -> MlpSublayer:
@@ -312,7 +313,7 @@ class StackBuilder:
             one = one_of(self.layout).expand(len(rows), 1)
             signal = self.layout.index(f"signal{j}").unsqueeze(1)
             families[f"weight{j}"] = self.family(
-                [Feature(f"update{j}", one, signal)],
+                [Feature(f"update{j}", one, signal, layer=j)],
                 sign,
                 sign[:, 0],
                 inputs,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from icgd.mechanisms.stacks.backward import StackBuilder
 from icgd.mechanisms.stacks.compile_backward import stack_options
 from icgd.mechanisms.stacks.compile_forward_mode import forward_options
-from icgd.mechanisms.stacks.constructions import BACKWARD_STACK
 from icgd.mechanisms.stacks.forward_mode import ForwardBuilder
 from icgd.transformer.program import Blueprint
 
@@ -13,6 +12,7 @@ from icgd.transformer.program import Blueprint
 def builder_of(blueprint: Blueprint) -> StackBuilder | ForwardBuilder:
     """Layouts, fits and certificates of a stack, from the blueprint of its program."""
     spec = blueprint.problem.spec
-    if blueprint.construction is BACKWARD_STACK:
-        return StackBuilder(spec, stack_options(blueprint))
-    return ForwardBuilder(spec, forward_options(blueprint))
+    # Only heads that carry derivatives forward have a choice of activations.
+    if "attention" in blueprint.options:
+        return ForwardBuilder(spec, forward_options(blueprint))
+    return StackBuilder(spec, stack_options(blueprint))

@@ -11,6 +11,8 @@ _BOTH = (
     "transformer.nn.stack.stack",
     "mechanisms.stacks.codec",
 )
+_SETTINGS = ("activation", "box")
+_EXECUTORS = ("structured", "dense", "sparse")
 BACKWARD_STACK = Construction(
     name="relu_stack",
     problem="icgd.problems:Network",
@@ -44,6 +46,8 @@ BACKWARD_STACK = Construction(
         "mechanisms.stacks.compile_backward",
     ),
     switches=("n_relu", "radius"),
+    settings=_SETTINGS,
+    executors=_EXECUTORS,
 )
 FORWARD_MODE = Construction(
     name="forward_mode",
@@ -76,4 +80,6 @@ FORWARD_MODE = Construction(
         "mechanisms.stacks.compile_forward_mode",
     ),
     switches=("n_relu", "radius", "attention", "signal_radius"),
+    settings=_SETTINGS,
+    executors=_EXECUTORS,
 )

@@ -194,9 +194,9 @@ class ForwardBuilder:
         if p == 1:
             keys = rows_of(self.spec, self.layout, 1)[units]
             inputs = inputs_of(self.spec, self.layout, 1).expand_as(keys)
-            return Feature(label, inputs, keys, reach)
+            return Feature(label, inputs, keys, reach, layer=p)
         stored = self.layout.index(f"z{p}")[units].unsqueeze(1)
-        return Feature(label, stored, self.ones(len(units)), reach)
+        return Feature(label, stored, self.ones(len(units)), reach, layer=p)
 
     def family(
         self,
@@ -273,7 +273,12 @@ class ForwardBuilder:
     def _derivative(self, p: int, unit: Tensor, read: Tensor, target: Tensor) -> HeadFamily:
         # The inputs of layer 1 are data: their range is checked like that of any derivative.
         derivative = Feature(
-            f"derivative{p}", read.unsqueeze(1), self.ones(len(read)), self.o.signal_radius
+            f"derivative{p}",
+            read.unsqueeze(1),
+            self.ones(len(read)),
+            self.o.signal_radius,
+            layer=p,
+            option="signal_radius",
         )
         features = [derivative, self.argument(p, unit, f"slope{p}"), self.constant(len(read))]
         source = self.layout.index(f"weight{p + 1}").T[unit]
@@ -329,13 +334,18 @@ class ForwardBuilder:
 
         def argument(unit: Tensor, label: str) -> Feature:
             # Weights on the query side, examples on the key side.
-            return Feature(label, first[unit], inputs.expand(len(unit), -1), reach)
+            return Feature(label, first[unit], inputs.expand(len(unit), -1), reach, layer=1)
 
         families = {
             "weight1": self.family(
                 [
                     Feature(
-                        "derivative1", second[r, k].unsqueeze(1), residual[r].unsqueeze(1), signal
+                        "derivative1",
+                        second[r, k].unsqueeze(1),
+                        residual[r].unsqueeze(1),
+                        signal,
+                        layer=1,
+                        option="signal_radius",
                     ),
                     argument(k, "slope1"),
                     self.constant(len(k)),

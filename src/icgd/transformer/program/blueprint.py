@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
 import torch
 from pydantic import BaseModel
 
 from icgd.base.construction import Construction
 from icgd.base.preflight import Part, require_room
-from icgd.errors import InvalidParameter, TooLarge
+from icgd.errors import AssumptionViolated, FaultyPlugin, InvalidParameter, TooLarge
+
+if TYPE_CHECKING:
+    from icgd.transformer.program.program import Program
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 PARTS = ("construction", "problem", "optimizer", "options", "dtype")
@@ -39,8 +43,8 @@ class Blueprint:
         """The same as numbers, names and lists, for files; it holds what the schema of a file asks for."""
         schema = self.construction.load("schema")
         parts = {
-            "problem": _described(self.problem),
-            "optimizer": {"name": type(self.optimizer).__name__, **_described(self.optimizer)},
+            "problem": self._written("problem"),
+            "optimizer": self._written("optimizer"),
             "options": dict(self.options),
         }
         if schema is not None:
@@ -49,26 +53,45 @@ class Blueprint:
         own = dict(zip(PARTS, (self.construction.name, *parts.values(), dtype), strict=True))
         return {**own, "tables": self.fitted} if self.fitted else own
 
+    def _written(self, part: Literal["problem", "optimizer"]) -> dict[str, Any]:
+        """A problem or an optimizer as a file has it: by name where there are several classes."""
+        value = getattr(self, part)
+        values = _described(value)
+        if part == "problem" and len(self.construction.types(part)) == 1:
+            return values
+        kind = type(value).__name__
+        if values.get("name", kind) != kind:
+            raise InvalidParameter(
+                f"{kind}.name",
+                values["name"],
+                f"be called otherwise: files keep the class of {_an(part)} under that name",
+                remedy="Rename the field, or give the class to_config() and from_config() that do.",
+            )
+        return {"name": kind, **values}
+
     @classmethod
     def read(cls, construction: Construction, config: Mapping[str, Any]) -> Blueprint:
         """What a config describes."""
-        described = dict(config["optimizer"])
-        name = described.pop("name")
-        known = {kind.__name__: kind for kind in construction.types("optimizer")}
-        if name not in known:
-            raise InvalidParameter(
-                "optimizer", name, f"be {' or '.join(known)} for {construction.name}"
-            )
-        kinds = construction.types("problem")
-        make = getattr(kinds[0], "from_config", lambda values: kinds[0](**values))
         return cls(
             construction,
-            make(config["problem"]),
-            known[name](**described),
+            _read(construction, "problem", config["problem"]),
+            _read(construction, "optimizer", config["optimizer"]),
             dict(config["options"]),
             DTYPES[config["dtype"]],
             config.get("tables") or {},
         )
+
+    def build(self) -> Program:
+        """The program, its weights as compiled."""
+        from icgd.transformer.program.program import Program  # which is made of blueprints
+
+        program = self.construction.apply("build", self)
+        if not isinstance(program, Program):
+            raise FaultyPlugin(
+                f"`build` of the construction {self.construction.name!r} must give an icgd.Program. "
+                f"Got {type(program).__name__}."
+            )
+        return program
 
     def check(self) -> None:
         """Refuse a step size that is no ordinary number of the precision, and a program that does not fit."""
@@ -76,7 +99,105 @@ class Blueprint:
             value = getattr(self.optimizer, name, None)
             if isinstance(value, float):
                 _check_ordinary(name, value, self.dtype)
+        if not self.construction.is_own:
+            self._check_files()
         check_size(self.construction, self.config)
+
+    def _check_files(self) -> None:
+        """Refuse what would come back from a file as something else, before a program is made of it."""
+        config = self.config
+        try:
+            stored = json.loads(json.dumps(config))
+        except (TypeError, ValueError) as error:
+            raise InvalidParameter(
+                *_not_plain(config),
+                "be made of numbers, texts, lists and dicts, as files are",
+                remedy="Give the class to_config() and from_config(), or another field.",
+            ) from error
+        if stored["options"] != config["options"]:
+            name = _different(stored["options"], config["options"])
+            raise InvalidParameter(
+                f"options[{name!r}]",
+                config["options"].get(name),
+                "come back from a file as it is",
+                remedy="Files know lists, but no tuples, and texts as the only keys.",
+            )
+        for part in ("problem", "optimizer"):
+            value = getattr(self, part)
+            try:
+                again = _read(self.construction, part, stored[part])
+                same = replace(self, **{part: again}).config[part]
+            except AssumptionViolated:
+                continue  # it knows that files cannot hold it, and says so when one is read
+            except InvalidParameter:
+                raise
+            except Exception as error:
+                raise InvalidParameter(
+                    part,
+                    value,
+                    f"be made again from what a file holds, {stored[part]}",
+                    remedy=f"{type(error).__name__}: {error}. Give the class to_config() and from_config().",
+                ) from error
+            own = getattr(type(value), "from_config", None) is not None
+            if (type(again) is not type(value) and not own) or same != config[part]:
+                name = _different(same, config[part])
+                raise InvalidParameter(
+                    part,
+                    value,
+                    f"come back from a file as it is, not as {again!r}"
+                    + (f" (`{name}` differs)" if name else ""),
+                    remedy="Give the class to_config() and from_config(), or register the class itself.",
+                )
+
+
+def _read(
+    construction: Construction, part: Literal["problem", "optimizer"], config: Mapping[str, Any]
+) -> Any:
+    """The problem or optimizer that a file describes."""
+    kinds, values = construction.types(part), dict(config)
+    kind = kinds[0]
+    if part == "optimizer" or len(kinds) > 1:
+        known = {one.__name__: one for one in kinds}
+        name = values.pop("name", None if part == "optimizer" else kind.__name__)
+        if name not in known:
+            raise InvalidParameter(part, name, f"be {' or '.join(known)} for {construction.name}")
+        kind = known[name]
+    make = getattr(kind, "from_config", None)
+    return kind(**_as_declared(kind, values)) if make is None else make(values)
+
+
+def _as_declared(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Files know no tuples: a list for a field that is declared as one becomes one."""
+    try:
+        hints = get_type_hints(kind)
+    except (NameError, TypeError):  # names that the module does not have while it runs
+        return dict(values)
+    tuples = {name for name, hint in hints.items() if tuple in (hint, get_origin(hint))}
+    return {
+        name: tuple(value) if name in tuples and isinstance(value, list) else value
+        for name, value in values.items()
+    }
+
+
+def _an(part: str) -> str:
+    return "an optimizer" if part == "optimizer" else f"a {part}"
+
+
+def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The first name under which two configs do not hold the same."""
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    return names[0] if names else ""
+
+
+def _not_plain(config: Mapping[str, Any]) -> tuple[str, Any]:
+    """(where, what) of the first value that JSON cannot hold."""
+    for part in ("problem", "optimizer", "options"):
+        for name, value in config[part].items():
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError):
+                return f"{part}.{name}", value
+    return "config", dict(config)
 
 
 def check_size(construction: Construction, config: Mapping[str, Any]) -> None:
@@ -105,7 +226,7 @@ def _described(value: Any) -> dict[str, Any]:
             "be a dataclass, or have to_config() and from_config()",
             remedy="Programs are saved with the problem and the optimizer they were compiled for.",
         )
-    return {f.name: getattr(value, f.name) for f in fields(value)}
+    return {f.name: getattr(value, f.name) for f in fields(value) if f.init}
 
 
 def _asked_for(schema: type[BaseModel], part: str, values: Mapping[str, Any]) -> dict[str, Any]:

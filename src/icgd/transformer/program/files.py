@@ -153,8 +153,7 @@ def rebuilt(config: Mapping[str, Any]) -> Program:
     """The program a config describes, its weights as compiled."""
     known = construction(str(config["construction"]))
     check_size(known, config)
-    blueprint = Blueprint.read(known, config)
-    return known.load("build")(blueprint)
+    return Blueprint.read(known, config).build()
 
 
 def _read_config(directory: Path) -> dict[str, Any]:

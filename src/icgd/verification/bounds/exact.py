@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from icgd.base.growth import LOOKED_AT, Growth
+from icgd.errors import FaultyPlugin
 from icgd.transformer.program import Program
 
 
@@ -28,11 +28,20 @@ class Exact:
 
 def exact_algorithm(program: Program, X: Tensor, Y: Tensor, queries: Tensor, steps: int) -> Exact:
     """The exact algorithm of a program, weights of all steps kept; two steps show whether they will fit."""
-    algorithm: Callable[..., Exact] = program.construction.load("exact")
+
+    def algorithm(n: int) -> Exact:
+        exact = program.construction.apply("exact", program, X, Y, queries, n)
+        if not isinstance(exact, Exact):
+            raise FaultyPlugin(
+                f"`exact` of the construction {program.construction.name!r} must give an icgd.Exact. "
+                f"Got {type(exact).__name__}."
+            )
+        return exact
+
     growth = Growth(f"Keeping the exact weights of {steps:,} steps", "steps", steps, steps)
     for few in range(1, min(steps, LOOKED_AT) + 1):
-        growth.after_round(few, algorithm(program, X, Y, queries, few).weights)
-    return algorithm(program, X, Y, queries, steps)
+        growth.after_round(few, algorithm(few).weights)
+    return algorithm(steps)
 
 
 def product_error(

@@ -73,8 +73,10 @@ def residual_recursion(
         fresh.append(math.sqrt(n) * (gain * rate * residuals + rounding))
         asked_fresh.append(gain * asked_rate * residuals + passed_on + rounding)
         error = sum(own[k - j] * fresh[j] for j in range(k + 1))
-        # Reading w off the residuals is least squares, which rounds by its condition number.
-        reading = 8 * u * d * float(singular[0] / used[-1]) * (1 + float(after.abs().max()))
+        # Reading w off the residuals is least squares, which rounds by its condition number; |Y| / |X| has the
+        # units of a weight.
+        unit = float(Y.norm() / singular[0])
+        reading = 8 * u * d * float(singular[0] / used[-1]) * (unit + float(after.abs().max()))
         bounds.append(error / float(used[-1]) + reading)
         before = after
     answers = queries @ weights[-1].T

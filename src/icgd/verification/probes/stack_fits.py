@@ -231,6 +231,9 @@ class _ReversePromises(_Promises):
         super().__init__(program, builder)
         self.b = builder
         self._known = dict[str, Promise]()
+        self._fits = {f"{stem}{j}": (stem, j) for j in builder.layers for stem in ("out", "slope")}
+        self._updates = {f"weight{j}" for j in builder.layers}
+        self._products = {f"multiply{j}": j for j in builder.layers}
 
     def output_slot(self) -> str:
         """See _Promises."""
@@ -238,12 +241,12 @@ class _ReversePromises(_Promises):
 
     def of(self, layer: str, label: str) -> Promise:
         """See _Promises."""
-        stem, number = label.rstrip("0123456789"), label.lstrip("abcdefghijklmnopqrstuvwxyz")
-        if stem == "carry":
+        if label == "carry":
             return Promise(_first, (self.b.o.signal_radius,), 0.0)
-        if stem == "weight":
+        if label in self._updates:
             return Promise(_first, (self.o.gate,), 0.0, self.rate)
-        fits, act = self.b.fits[int(number)], self.spec.activation_of(int(number))
+        stem, j = self._fits[label]
+        fits, act = self.b.fits[j], self.spec.activation_of(j)
         slope = stem == "slope"
         fit: ReluSum = fits.slope if slope else fits.value
         f = act.derivative if slope else act.apply
@@ -260,9 +263,9 @@ class _ReversePromises(_Promises):
 
     def expected(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
         """See _Promises."""
-        if not name.startswith("multiply"):
+        if name not in self._products:
             return super().expected(name)
-        j, size = int(name[len("multiply") :]), self.b.o.signal_radius
+        j, size = self._products[name], self.b.o.signal_radius
         act, square = self.spec.activation_of(j), self.b.square
         if square is None or act.name in ("relu", "linear"):
             second, error = torch.tensor([0.0, 1.0], dtype=torch.float64), 0.0
@@ -287,6 +290,15 @@ class _ForwardPromises(_Promises):
         self._value = self._fitted(builder.value, lambda t: act.apply(t[:, 0]))
         self._product = self._fitted(builder.product, lambda t: t[:, 0] * act.derivative(t[:, 1]))
         self._identity = self._fitted(builder.identity, _first)
+        stems = {
+            "out": self._value,
+            "new": self._product,
+            "old": self._product,
+            "z": self._identity,
+        }
+        layers = range(1, self.spec.n_layers + 1)
+        self._fits = {f"{stem}{p}": fit for p in layers for stem, fit in stems.items()}
+        self._biases = {f"bias{p}" for p in layers}
 
     def _fitted(self, fit: FeatureFit, f: Callable[[Tensor], Tensor]) -> Promise:
         return Promise(f, fit.box, fit_error(fit, self.u), blind=fit.blind)
@@ -301,16 +313,10 @@ class _ForwardPromises(_Promises):
         if label in rated:
             p = rated[label]
             return Promise(p.f, p.box, p.error, self.rate, p.blind)
-        if label.startswith("bias"):
+        if label in self._biases:
             # One head whose score is 1 everywhere.
             return Promise(_one, (), 8 * self.u, self.rate if layer == "descend" else 1.0)
-        stem = label.rstrip("0123456789")
-        return {
-            "out": self._value,
-            "new": self._product,
-            "old": self._product,
-            "z": self._identity,
-        }[stem]
+        return self._fits[label]
 
 
 def _first(t: Tensor) -> Tensor:

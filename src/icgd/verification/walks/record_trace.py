@@ -71,7 +71,8 @@ def exact_walk(
 ) -> Exact | None:
     """The exact optimizer of a program on the first problem of its data; None where there is none."""
     construction = program.construction
-    walk = construction.load("walk")
-    if walk is None and construction.exact is not None and steps is not None:
-        walk = exact_path(steps)
-    return None if walk is None else walk(program, *program.codec.problems(X, Y, init)[0])
+    if construction.walk is not None:
+        return construction.apply("walk", program, *program.codec.problems(X, Y, init)[0])
+    if construction.exact is None or steps is None:
+        return None
+    return exact_path(steps)(program, *program.codec.problems(X, Y, init)[0])

@@ -238,10 +238,10 @@ def test_numbers_out_of_range_are_shown_to_the_watch(mode):
     given = tokens(made, 6, 0, 5.0, F64)
     layer = bilinear_layer(made, product(2.0), BilinearOptions(mode))
 
-    def look(label, value, reach):
+    def look(question, value, reach):
         seen.append((float(value.abs().max()), reach))
         if seen[-1][0] > reach:
-            raise AssumptionViolated(label)
+            raise AssumptionViolated(question.label)
 
     for evaluation in EVALUATIONS:
         with pytest.raises(AssumptionViolated, match="product"):

@@ -128,7 +128,7 @@ def test_what_was_asked_is_looked_at():
     H, seen = tokens(4), []
     for evaluation in EVALUATIONS:
         getattr(layer, evaluation)(
-            H, lambda label, value, reach: seen.append((label, value, reach))
+            H, lambda question, value, reach: seen.append((question.label, value, reach))
         )
     a = H[:, LAYOUT.slice("a")]
     assert len(seen) == 3

@@ -15,6 +15,7 @@ from icgd.base.construction import by_method, methods
 from icgd.pages.colours import GREEN
 from icgd.pages.report.drawing.figures import COLOURS, draw, positive
 
+GREY = "#888888"
 METHOD_COLOURS = {
     "stack": COLOURS["bound"],
     "forward_mode": GREEN.light,
@@ -32,7 +33,12 @@ def method_name(method: str) -> str:
     if method not in methods():
         return "plain SGD"
     known = by_method(method)
-    return f"{known.label} {known.statement.partition(' ')[0]}"
+    return f"{known.label or method} {known.statement.partition(' ')[0]}".strip()
+
+
+def colour_of(method: str) -> str:
+    """The colour of a method; grey for one from outside."""
+    return METHOD_COLOURS.get(method, GREY)
 
 
 def cost_bars(costs: Sequence[Mapping[str, Any]]) -> bytes:
@@ -48,9 +54,7 @@ def cost_bars(costs: Sequence[Mapping[str, Any]]) -> bytes:
             method = cost["method"]
             at = [k + (i - (len(costs) - 1) / 2) * share for k in range(len(models))]
             heights = positive([cost["flops_per_example"][model] for model in models])
-            axes.bar(
-                at, heights, 0.9 * share, color=METHOD_COLOURS[method], label=method_name(method)
-            )
+            axes.bar(at, heights, 0.9 * share, color=colour_of(method), label=method_name(method))
         axes.set_yscale("log")
         axes.set_xticks(range(len(models)), models)
         axes.set(xlabel="cost model", ylabel="operations per example")
@@ -103,6 +107,6 @@ def _curves(
     axes: Axes, x: Sequence[int], curves: Mapping[str, tuple[str, str, Sequence[float]]]
 ) -> None:
     for label, (method, line, values) in curves.items():
-        axes.plot(x, values, color=METHOD_COLOURS[method], linestyle=line, label=label)
+        axes.plot(x, values, color=colour_of(method), linestyle=line, label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

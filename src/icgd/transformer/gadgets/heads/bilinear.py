@@ -158,6 +158,7 @@ def bilinear_layer(
             dtype=dtype,
             label=label,
             watched=(query, key, p.bound) if h == 0 else None,
+            option="x_radius",
         )
         for h, (factor, height) in enumerate(linear.heads)
     }

@@ -23,7 +23,22 @@ from icgd.transformer.nn.feedforward import frozen
 from icgd.transformer.nn.symbolic import once_fixed
 from icgd.transformer.nn.views import HeadView, Interest, StageKind
 
-Look = Callable[[str, Tensor, float], None]
+
+@dataclass(frozen=True)
+class Question:
+    """What heads ask, for the range watch and its messages; nothing reads the label but people.
+
+    label   its name
+    layer   of the network it belongs to; None where the place of the sublayer in its stack says more
+    option  of compile, or of the problem, that widens its range
+    """
+
+    label: str
+    layer: int | None = None
+    option: str = "radius"
+
+
+Look = Callable[[Question, Tensor, float], None]
 """Called with (what was asked, the numbers, the range they must keep to)."""
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -41,13 +56,20 @@ IN_CACHE = 1 << 18
 class Feature:
     """<h_i[query[u]], h_s[key[u]]> of every unit u: index arrays (U, r) of one shape.
 
-    label  what is asked, for the range watch      reach  range it must keep to
+    label, layer, option  what is asked, as in Question      reach  range it must keep to
     """
 
     label: str
     query: Tensor
     key: Tensor
     reach: float = math.inf
+    layer: int | None = None
+    option: str = "radius"
+
+    @property
+    def question(self) -> Question:
+        """What is asked."""
+        return Question(self.label, self.layer, self.option)
 
 
 class HeadFamily(nn.Module):
@@ -79,7 +101,7 @@ class HeadFamily(nn.Module):
         self.c = frozen(c, tuple(c.shape), dtype)
         self.scale = frozen(scale, (), dtype)
         self._compiled = [p.data.clone() for p in self.parameters()]
-        self.labels = [f.label for f in features]
+        self.questions = [f.question for f in features]
         self.reach = [f.reach for f in features]
         self.n_features = len(features)
         self.activation: StageKind = activation
@@ -171,7 +193,7 @@ class HeadFamily(nn.Module):
         rows = interest.of_tokens(features.shape[0])
         return HeadView(
             name,
-            " * ".join(self.labels),
+            " * ".join(question.label for question in self.questions),
             "units",
             asked=features[rows, :, 0],
             heads=rows,
@@ -196,7 +218,7 @@ class HeadFamily(nn.Module):
     def _asked(self, tokens: Tensor, units: slice, look: Look) -> list[Tensor]:
         """Every feature of some units for all pairs of tokens, (..., u, i, s), shown to the range watch."""
         queries = []
-        for i, label in enumerate(self.labels):
+        for i, question in enumerate(self.questions):
             query = tokens[..., self.get_buffer(f"query_{i}")[units]].movedim(-2, -3)
             key = tokens[..., self.get_buffer(f"key_{i}")[units]].movedim(-2, -3)
             queries.append(query @ key.transpose(-2, -1))
@@ -204,7 +226,7 @@ class HeadFamily(nn.Module):
             pairs = queries[-1]
             once = pairs[..., 0] if self.same_key else pairs[..., 0, :]
             seen = once if self.same_key or self.same_query else pairs.flatten(-2)
-            look(label, seen.mT, self.reach[i])
+            look(question, seen.mT, self.reach[i])
         return queries
 
     def dense(self, tokens: Tensor, look: Look, room: int = 32) -> Tensor:
@@ -269,8 +291,8 @@ class HeadFamily(nn.Module):
         return torch.cat(parts).reshape(features.shape[:-1])
 
     def _look(self, parts: Sequence[Tensor], look: Look) -> None:
-        for label, value, reach in zip(self.labels, parts, self.reach, strict=True):
-            look(label, value, reach)
+        for question, value, reach in zip(self.questions, parts, self.reach, strict=True):
+            look(question, value, reach)
 
 
 class _Pairs:

@@ -16,7 +16,7 @@ from icgd.transformer.layout import Layout
 from icgd.transformer.nn.attention import attention
 from icgd.transformer.nn.feedforward import frozen
 from icgd.transformer.nn.named_parts import named_parts
-from icgd.transformer.nn.stack.head_family import Look
+from icgd.transformer.nn.stack.head_family import Look, Question
 from icgd.transformer.nn.stack.stack import Sublayer, SublayerCounts
 from icgd.transformer.nn.symbolic import once_fixed
 from icgd.transformer.nn.views import HeadView, Interest, StageKind
@@ -61,6 +61,7 @@ class SoftmaxHead(nn.Module):
     query, key  (r, width): score = <query h_i, key h_s>
     value       (m, width)  target  (m,) coordinates it is added to
     watched     optional ((r', width), (r', width), reach): inner products the head was made for
+    option      of compile, or of the problem, that widens their range
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class SoftmaxHead(nn.Module):
         dtype: torch.dtype,
         label: str = "score",
         watched: tuple[Tensor, Tensor, float] | None = None,
+        option: str = "radius",
     ) -> None:
         super().__init__()
         for name, matrix in (("query", query), ("key", key), ("value", value)):
@@ -80,6 +82,7 @@ class SoftmaxHead(nn.Module):
             self.register_buffer(f"{name}_columns", _used(matrix), persistent=False)
         self.register_buffer("target", target, persistent=False)
         self.label, self.reach = label, math.inf
+        self.question = Question(label, option=option)
         if watched is not None:
             self.register_buffer("watched_query", watched[0].to(dtype), persistent=False)
             self.register_buffer("watched_key", watched[1].to(dtype), persistent=False)
@@ -102,7 +105,7 @@ class SoftmaxHead(nn.Module):
         if math.isfinite(self.reach):
             q = tokens @ self.get_buffer("watched_query").T
             products = q @ (tokens @ self.get_buffer("watched_key").T).mT
-            look(self.label, products.tril() if causal else products, self.reach)
+            look(self.question, products.tril() if causal else products, self.reach)
 
     def nonzeros(self) -> int:
         """Non-zero entries of the three matrices."""

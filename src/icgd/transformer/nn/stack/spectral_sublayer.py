@@ -14,7 +14,7 @@ from torch import Tensor
 
 from icgd.transformer.nn.chain.grid_reader import table_reader
 from icgd.transformer.nn.feedforward import frozen
-from icgd.transformer.nn.stack.head_family import Look
+from icgd.transformer.nn.stack.head_family import Look, Question
 from icgd.transformer.nn.stack.stack import Sublayer, SublayerCounts
 from icgd.transformer.nn.symbolic import once_fixed
 from icgd.transformer.nn.views import Grid, HeadView, Interest, StageKind, grid_of
@@ -46,6 +46,7 @@ class SpectralSublayer(Sublayer):
         dtype: torch.dtype,
         causal: bool = False,
         label: str = "product",
+        option: str = "x_radius",
     ) -> None:
         super().__init__()
         named = {
@@ -61,6 +62,7 @@ class SpectralSublayer(Sublayer):
             self.register_parameter(name, frozen(number, tuple(number.shape), dtype))
         self.register_buffer("target", target, persistent=False)
         self.radius, self.causal, self.label = radius, causal, label
+        self.question = Question(label, option=option)
         self._compiled = [p.data.clone() for p in self.parameters()]
 
     @once_fixed
@@ -75,7 +77,7 @@ class SpectralSublayer(Sublayer):
         s = q @ k.mT
         if self.causal:
             s = s.tril()
-        look(self.label, s, self.radius)
+        look(self.question, s, self.radius)
         read = self._reader()
         values = tokens @ self.get_parameter("value").T
         weight = read(s)
@@ -92,7 +94,7 @@ class SpectralSublayer(Sublayer):
         """See Sublayer: one literal head after the other."""
         q, k = tokens @ self.get_parameter("query").T, tokens @ self.get_parameter("key").T
         queries = q @ k.mT
-        look(self.label, queries.tril() if self.causal else queries, self.radius)
+        look(self.question, queries.tril() if self.causal else queries, self.radius)
         values = tokens @ self.get_parameter("value").T
         rates, offset, levels = (self.get_parameter(n) for n in ("rates", "offset", "levels"))
         one = torch.ones_like(q[..., :1])

@@ -16,12 +16,12 @@ from icgd.transformer.layout import Layout
 from icgd.transformer.nn.feedforward import frozen
 from icgd.transformer.nn.frozen_layer import FrozenLayer
 from icgd.transformer.nn.named_parts import named_parts
-from icgd.transformer.nn.stack.head_family import HeadFamily, Look
+from icgd.transformer.nn.stack.head_family import HeadFamily, Look, Question
 from icgd.transformer.nn.symbolic import once_fixed
 from icgd.transformer.nn.views import Grid, HeadView, Interest, StageKind, StageOutline
 
 
-def unwatched(label: str, value: Tensor, reach: float) -> None:
+def unwatched(question: Question, value: Tensor, reach: float) -> None:
     """Look at nothing."""
 
 

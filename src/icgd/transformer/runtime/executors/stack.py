@@ -13,6 +13,7 @@ from icgd.errors import AssumptionViolated
 from icgd.transformer.blocks import Block, pack_block, unpack_block
 from icgd.transformer.layout import Layout
 from icgd.transformer.mask_rules import Address, Step
+from icgd.transformer.nn.stack.head_family import Question
 from icgd.transformer.nn.stack.stack import AttentionSublayer, Stack, Sublayer, unwatched
 from icgd.transformer.nn.views import Interest, StageView
 from icgd.transformer.runtime.watch import RangeWatch, Watched, out_of_range
@@ -60,12 +61,10 @@ class StackExecutor:
         for place, (name, layer) in enumerate(self.stack.each(), 1):
 
             def look(
-                label: str, value: Tensor, reach: float, _name: str = name, _at: int = place
+                question: Question, value: Tensor, reach: float, _name: str = name, _at: int = place
             ) -> None:
-                number = label.lstrip("abcdefghijklmnopqrstuvwxyz_")
-                option = "signal_radius" if label.startswith(("signal", "derivative")) else "radius"
-                option = "x_radius" if label.startswith("product") else option
-                where = Watched(_name, int(number or _at), label, label, option)
+                layer = _at if question.layer is None else question.layer
+                where = Watched(_name, layer, question.label, question.label, question.option)
                 self._look(where, value, reach, round_)
 
             self._expect_rounding(layer, tokens)
