@@ -69,7 +69,8 @@ class StructuredExecutor:
 
     def round(self, live: dict[Address, Block], steps: Sequence[Step], round_: int) -> None:
         """All steps of a round in one go, keeping only what the session wants to see again."""
-        key = tuple([b.kind if b.kind >= 0 else self._kind(b) for b in live.values()])
+        kinds = [b.kind if b.kind >= 0 else self._kind(b) for b in live.values()]
+        key = (id(steps), *kinds)
         linked = self._rounds.get(key)
         if linked is None:
             linked = link_round(live, steps, self.wanted, self._plan)

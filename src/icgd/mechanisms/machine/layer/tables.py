@@ -1,0 +1,128 @@
+"""Tables of tokens that heads attend over: grids that read a number, tables of functions, the places of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from icgd.transformer.layout import Slot
+from icgd.transformer.nn.feedforward import frozen
+from icgd.transformer.nn.symbolic import once_fixed
+from icgd.transformer.nn.views import Grid
+
+
+@dataclass(frozen=True)
+class HeadBucket:
+    """One literal head per number: it asks scale * s + the shifts, and writes gain * answer + plus.
+
+    units  (factor, bias) of the ReLU units that shut it: off = sum of relu(factor * s + bias)
+    """
+
+    scale: float = 1.0
+    shifts: tuple[float, ...] = ()
+    gain: float = 1.0
+    plus: float = 0.0
+    units: tuple[tuple[float, float], ...] = ()
+
+
+class _Frozen(nn.Module):
+    """Weights that know what they were compiled to."""
+
+    def keep(self) -> None:
+        """Remember the weights of the compiler."""
+        self._compiled = {name: p.detach().clone() for name, p in self.named_parameters()}
+
+    @once_fixed
+    def is_plain(self) -> bool:
+        """Whether every weight is the one that was compiled."""
+        return all(torch.equal(p, self._compiled[name]) for name, p in self.named_parameters())
+
+
+class GridTable(_Frozen):
+    """Tokens with rates, offsets and values, and the buckets of the heads that look at them.
+
+    sink  (threshold, strength) of the token that takes the weight of a shut head; None if none is ever shut
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tokens: tuple[Tensor, Tensor, Tensor],
+        buckets: Sequence[HeadBucket],
+        sink: tuple[float, float] | None,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__()
+        self.name, self.buckets = name, tuple(buckets)
+        rates, offsets, values = tokens
+        shut = torch.zeros_like(rates)
+        if sink is not None:
+            threshold, strength = sink
+            rates, values = (torch.cat([t, t.new_zeros(1)]) for t in (rates, values))
+            offsets = torch.cat([offsets, offsets.new_tensor([-threshold])])
+            shut = torch.cat([shut, shut.new_tensor([strength])])
+        self.has_sink = sink is not None
+        self.rates, self.offsets, self.values, self.shut = (
+            frozen(t, t.shape, dtype) for t in (rates, offsets, values, shut)
+        )
+        each = [(b.scale, b.gain, b.plus, sum(b.shifts)) for b in buckets]
+        self.per_bucket = frozen(torch.tensor(each, dtype=torch.float64), (len(each), 4), dtype)
+        self.keep()
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens, the sink included."""
+        return self.rates.numel()
+
+    @property
+    def slots(self) -> list[Slot]:
+        """What stands on its tokens besides what is multiplied."""
+        names = ("rate", "offset", "shut", "value", "inside")
+        return [Slot(name, ()) for name in names]
+
+    def position(self) -> dict[str, Tensor]:
+        """The fixed entries of its tokens."""
+        inside = torch.ones_like(self.values.data)
+        if self.has_sink:
+            inside[-1] = 0.0
+        return {
+            "rate": self.rates.data,
+            "offset": self.offsets.data,
+            "shut": self.shut.data,
+            "value": self.values.data,
+            "inside": inside,
+        }
+
+    def grid(self) -> Grid:
+        """For people: where its tokens stand."""
+        return Grid(self.values.data, self.rates.data, self.offsets.data, self.values.data)
+
+
+class RowTable(_Frozen):
+    """The places of a row: token k answers to entry k of the query, and to nothing else."""
+
+    def __init__(self, name: str, width: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.name, self.width = name, width
+        self.hot = frozen(torch.eye(width, dtype=torch.float64), (width, width), dtype)
+        self.keep()
+
+    @property
+    def n_tokens(self) -> int:
+        """One token per place."""
+        return self.width
+
+    @property
+    def slots(self) -> list[Slot]:
+        """What stands on its tokens."""
+        return [Slot("hot", (self.width,)), Slot("offset", ())]
+
+    def position(self) -> dict[str, Tensor]:
+        """The fixed entries of its tokens."""
+        return {"hot": self.hot.data, "offset": self.hot.data.new_zeros(self.width)}
+
+
+Table = GridTable | RowTable
