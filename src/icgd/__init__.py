@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from icgd.base.construction import register as register
     from icgd.costs import cost as cost
     from icgd.errors import AssumptionViolated as AssumptionViolated
+    from icgd.errors import CaptureMismatch as CaptureMismatch
+    from icgd.errors import DataDependentStep as DataDependentStep
     from icgd.errors import FaultyPlugin as FaultyPlugin
     from icgd.errors import IcgdError as IcgdError
     from icgd.errors import InvalidFile as InvalidFile
     from icgd.errors import InvalidParameter as InvalidParameter
     from icgd.errors import LayoutError as LayoutError
     from icgd.errors import TooLarge as TooLarge
+    from icgd.errors import UnsupportedOp as UnsupportedOp
     from icgd.estimators import InContextLasso as InContextLasso
     from icgd.estimators import InContextLogisticRegression as InContextLogisticRegression
     from icgd.estimators import InContextMLPRegressor as InContextMLPRegressor
@@ -83,12 +86,15 @@ _HOMES = {
     "Verdict": "verification.verdict.verdict",
     "cost": "costs",
     "AssumptionViolated": "errors",
+    "CaptureMismatch": "errors",
+    "DataDependentStep": "errors",
     "FaultyPlugin": "errors",
     "IcgdError": "errors",
     "InvalidFile": "errors",
     "InvalidParameter": "errors",
     "LayoutError": "errors",
     "TooLarge": "errors",
+    "UnsupportedOp": "errors",
     "InContextLasso": "estimators",
     "InContextLogisticRegression": "estimators",
     "InContextMLPRegressor": "estimators",

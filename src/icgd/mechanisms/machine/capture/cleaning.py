@@ -1,0 +1,133 @@
+"""What tracing leaves behind and the machine does not need: copies, bookkeeping, checks, computed constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._ops import OpOverload
+
+from icgd.errors import UnsupportedOp
+from icgd.mechanisms.machine.capture.captured import origin_of
+from icgd.mechanisms.machine.capture.folding import (
+    dtype_of,
+    first_argument,
+    fold_constants,
+    shape_of,
+)
+
+aten = torch.ops.aten
+
+COPIES = {
+    aten.detach.default,
+    aten.alias.default,
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.lift_fresh_copy.default,
+    aten.lift_fresh.default,
+}
+LAYOUTS = (aten.view.default, aten.expand.default)
+CHECKS = ("profiler::", "aten::_assert", "aten::sym_constrain", "aten::_functional_assert")
+
+
+def check_random(graph: fx.Graph) -> None:
+    """Refuse random numbers: folded into the graph they would be the same in every step."""
+    random = [
+        f"{node.target} (node %{node.name}, at {origin_of(node)}) draws random numbers, and numbers are data "
+        "for the machine. Call .eval() on the layer, or draw outside and pass the numbers as an argument."
+        for node in graph.nodes
+        if isinstance(node.target, OpOverload)
+        and torch.Tag.nondeterministic_seeded in node.target.tags
+        and node.target.namespace == "aten"
+    ]
+    if random:
+        raise UnsupportedOp(*random)
+
+
+def without_bookkeeping(module: fx.GraphModule) -> None:
+    """Erase profiler marks and run-time checks, which compute nothing."""
+    graph = module.graph
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and _is_check(node) and not node.users:
+            graph.erase_node(node)
+    module.recompile()
+
+
+def _is_check(node: fx.Node) -> bool:
+    target = node.target
+    if isinstance(target, OpOverload):
+        return target.name().startswith(CHECKS)
+    return target is torch._check
+
+
+def cleaned(module: fx.GraphModule) -> fx.GraphModule:
+    """The graph without copies, dead nodes and what can be computed once and for all."""
+    graph = module.graph
+    without_bookkeeping(module)
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target in LAYOUTS:
+            node.args = (node.args[0], list(shape_of(node) or ()))  # with no length left open
+        simpler = _simpler(node)
+        if simpler is not None:
+            node.replace_all_uses_with(simpler)
+            graph.erase_node(node)
+    _erase_unused(graph)
+    fold_constants(module)
+    _erase_unused(graph)
+    module.delete_all_unused_submodules()
+    for name in _unused_tensors(module):
+        delattr(module, name)
+    module.recompile()
+    return module
+
+
+def _simpler(node: fx.Node) -> fx.Node | None:
+    """A node with the same value that comes earlier, if there is one."""
+    source = node.args[0] if node.args else None
+    if not isinstance(source, fx.Node):
+        return None
+    if node.target in COPIES:
+        return source
+    if node.target is aten._to_copy.default and dtype_of(node) == dtype_of(source):
+        return source
+    if node.target in LAYOUTS and shape_of(node) == shape_of(source):
+        return source
+    if node.target is aten.permute.default:
+        return _composed(node, source)
+    if node.target is aten.exp.default and source.target is aten.log.default:
+        return first_argument(source)  # the softmax below a log-softmax
+    return None
+
+
+def _composed(node: fx.Node, source: fx.Node) -> fx.Node | None:
+    """A permutation of a permutation in one; None if it still moves something."""
+    order = _order(node)
+    inner = first_argument(source) if source.target is aten.permute.default else None
+    if inner is not None:
+        before = _order(source)
+        order, source = [before[d] for d in order], inner
+        node.args = (source, order)
+    return source if order == list(range(len(order))) else None
+
+
+def _order(node: fx.Node) -> list[int]:
+    """The dimensions of a permutation, none negative."""
+    listed: Any = node.args[1]
+    return [d % len(listed) for d in listed]
+
+
+def _erase_unused(graph: fx.Graph) -> None:
+    """Dead nodes; without the care for side effects, as nothing here has any."""
+    for node in reversed(list(graph.nodes)):
+        if node.op in ("call_function", "get_attr") and not node.users:
+            graph.erase_node(node)
+
+
+def _unused_tensors(module: fx.GraphModule) -> list[str]:
+    used = {str(n.target) for n in module.graph.nodes if n.op == "get_attr"}
+    stored = [name for name, _ in module.named_buffers()]
+    stored += [name for name, value in vars(module).items() if isinstance(value, Tensor)]
+    return [name for name in dict.fromkeys(stored) if name not in used]
