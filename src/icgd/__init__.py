@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from icgd.mechanisms.loops.options import DecoderOptions as DecoderOptions
     from icgd.mechanisms.loops.options import LinearAttentionOptions as LinearAttentionOptions
     from icgd.mechanisms.loops.options import ProductOptions as ProductOptions
+    from icgd.mechanisms.machine.compile import trace as trace
+    from icgd.mechanisms.machine.options import MachineOptions as MachineOptions
     from icgd.mechanisms.stacks.options import BackwardStackOptions as BackwardStackOptions
     from icgd.mechanisms.stacks.options import ForwardModeOptions as ForwardModeOptions
     from icgd.problems import GD as GD
@@ -79,6 +81,8 @@ _HOMES = {
     "DecoderOptions": "mechanisms.loops.options",
     "LinearAttentionOptions": "mechanisms.loops.options",
     "ProductOptions": "mechanisms.loops.options",
+    "MachineOptions": "mechanisms.machine.options",
+    "trace": "mechanisms.machine.compile",
     "BackwardStackOptions": "mechanisms.stacks.options",
     "ForwardModeOptions": "mechanisms.stacks.options",
     "Blueprint": "transformer.program",

@@ -37,14 +37,18 @@ say nothing, whatever is compiled. None says nothing for every option."""
 
 def compile(
     problem: Problem | Any,
-    optimizer: Optimizer | Any,
+    optimizer: Optimizer | Any = None,
     options: Any = None,
     *,
     method: str | None = None,
     dtype: torch.dtype = torch.float64,
     **keywords: Any,
-) -> Program:
+) -> Any:
     """Compile a problem and an optimizer into a frozen transformer with explicit weights.
+
+    A PyTorch model with its optimizer, `icgd.compile(model, optimizer, loss=..., example=(X[:8], y[:8]))`, a traced
+    step, `icgd.compile(icgd.trace(step, ...))`, or any function of tensors, `icgd.compile(function, example=(a, b))`,
+    becomes a program of the machine (`icgd.MachineOptions`). Everything else:
 
     problem    a Network with SGD or GD; a linear model (GLM, Ridge, Lasso, LinearModel) with GD; a regression
                that loops (LinearRegression, RepresentationRegression, Autoregression, MLPChain); or whatever a
@@ -71,6 +75,15 @@ def compile(
     >>> icgd.compile(icgd.Lasso(3, lam=0.1), icgd.GD(lr=0.5)).certificate.sup_error < 1e-10
     True
     """
+    if _is_for_the_machine(problem):
+        from icgd.mechanisms.machine.compile import compile_machine  # torch.fx: not for the others
+
+        if method is not None or options is not None:
+            name = "options" if method is None else "method"
+            raise InvalidParameter(name, options or method, "be left out for the machine")
+        return compile_machine(problem, optimizer, **keywords)
+    if optimizer is None:
+        raise InvalidParameter("optimizer", None, "be given, for example icgd.SGD(lr=0.1)")
     candidates = _candidates(problem, optimizer, method)
     if dtype not in DTYPES.values():
         raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
@@ -91,6 +104,12 @@ def compile(
         blueprint = Blueprint(chosen, problem, optimizer, _named(chosen_options), dtype)
     blueprint.check()
     return blueprint.build()
+
+
+def _is_for_the_machine(problem: object) -> bool:
+    """A module, a function, or a step that was traced."""
+    known = any(c.compiles and _loads(c) and c.takes(problem) for c in constructions().values())
+    return not known and not isinstance(problem, type) and (callable(problem) or hasattr(problem, "tapes"))
 
 
 def _given(keywords: Mapping[str, Any]) -> dict[str, Any]:

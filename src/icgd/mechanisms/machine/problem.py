@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from icgd.mechanisms.machine.tape.tape import Tape
 
 
-@dataclass(frozen=True)
-class Tapes:
+class _Shared:
+    """Never changed, and so never copied: programs are handed about together with what they were made from."""
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self
+
+
+class Tapes(_Shared):
     """The tapes of a program by name: "first:8" and "step:8" for batches of 8 rows, "predict:8", "call".
 
     title  what it trains or computes, for people
+    facts  what the host needs to know of the optimizer's state
     """
 
-    tapes: Mapping[str, Tape]
-    title: str = "a program"
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(
+        self,
+        tapes: Mapping[str, Tape],
+        title: str = "a program",
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.tapes, self.title, self.facts = dict(tapes), title, dict(facts or {})
+
+    def __repr__(self) -> str:
+        steps = ", ".join(f"{name} of {len(tape)} steps" for name, tape in self.tapes.items())
+        return f"Tapes({self.title}: {steps})"
 
     def to_config(self) -> dict[str, Any]:
         """As numbers, names and lists."""
@@ -32,15 +46,18 @@ class Tapes:
         return cls(tapes, str(config["title"]), dict(config["facts"]))
 
 
-@dataclass(frozen=True)
-class HostOptimizer:
+class HostOptimizer(_Shared):
     """The user's optimizer by its name and settings, for people; its steps are on the tapes.
 
     groups  per parameter group, the settings that are numbers
     """
 
-    called: str = "none"
-    groups: tuple[Mapping[str, Any], ...] = ()
+    def __init__(self, called: str = "none", groups: tuple[Mapping[str, Any], ...] = ()) -> None:
+        self.called, self.groups = called, groups
+
+    def __repr__(self) -> str:
+        rates = sorted({group["lr"] for group in self.groups if "lr" in group})
+        return f"{self.called}({', '.join(f'lr={rate:g}' for rate in rates)})"
 
     def to_config(self) -> dict[str, Any]:
         """As numbers, names and lists."""

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from icgd.mechanisms.machine.layer.banks import BankForm
+from icgd.transformer.gadgets.machine_heads.head_table import HeadTable
+from icgd.transformer.gadgets.machine_heads.heads import Heads
 from icgd.transformer.layout import Slot
 from icgd.transformer.nn.feedforward import frozen
 from icgd.transformer.nn.symbolic import once_fixed
 from icgd.transformer.nn.views import Grid
-
-
-@dataclass(frozen=True)
-class HeadBucket:
-    """One literal head per number: it asks scale * s + the shifts, and writes gain * answer + plus.
-
-    units  (factor, bias) of the ReLU units that shut it: off = sum of relu(factor * s + bias)
-    """
-
-    scale: float = 1.0
-    shifts: tuple[float, ...] = ()
-    gain: float = 1.0
-    plus: float = 0.0
-    units: tuple[tuple[float, float], ...] = ()
 
 
 class _Frozen(nn.Module):
@@ -44,31 +32,24 @@ class _Frozen(nn.Module):
 class GridTable(_Frozen):
     """Tokens with rates, offsets and values, and the buckets of the heads that look at them.
 
-    sink  (threshold, strength) of the token that takes the weight of a shut head; None if none is ever shut
+    Where heads have buckets, one more token takes the weight of a head that is shut.
     """
 
-    def __init__(
-        self,
-        name: str,
-        tokens: tuple[Tensor, Tensor, Tensor],
-        buckets: Sequence[HeadBucket],
-        sink: tuple[float, float] | None,
-        dtype: torch.dtype,
-    ) -> None:
+    def __init__(self, name: str, table: HeadTable, dtype: torch.dtype) -> None:
         super().__init__()
-        self.name, self.buckets = name, tuple(buckets)
-        rates, offsets, values = tokens
+        self.name, self.buckets = name, tuple(table.buckets)
+        rates, offsets, values = table.rates, table.offsets, table.values
         shut = torch.zeros_like(rates)
-        if sink is not None:
-            threshold, strength = sink
+        self.has_sink = any(bucket.units(dtype) for bucket in self.buckets)
+        if self.has_sink:
+            threshold, strength = table.sink
             rates, values = (torch.cat([t, t.new_zeros(1)]) for t in (rates, values))
             offsets = torch.cat([offsets, offsets.new_tensor([-threshold])])
             shut = torch.cat([shut, shut.new_tensor([strength])])
-        self.has_sink = sink is not None
         self.rates, self.offsets, self.values, self.shut = (
             frozen(t, t.shape, dtype) for t in (rates, offsets, values, shut)
         )
-        each = [(b.scale, b.gain, b.plus, sum(b.shifts)) for b in buckets]
+        each = [(b.scale, b.gain, b.plus, b.shift + b.low_shift) for b in self.buckets]
         self.per_bucket = frozen(torch.tensor(each, dtype=torch.float64), (len(each), 4), dtype)
         self.keep()
 
@@ -83,7 +64,7 @@ class GridTable(_Frozen):
         names = ("rate", "offset", "shut", "value", "inside")
         return [Slot(name, ()) for name in names]
 
-    def position(self) -> dict[str, Tensor]:
+    def position(self) -> dict[str, torch.Tensor]:
         """The fixed entries of its tokens."""
         inside = torch.ones_like(self.values.data)
         if self.has_sink:
@@ -120,9 +101,23 @@ class RowTable(_Frozen):
         """What stands on its tokens."""
         return [Slot("hot", (self.width,)), Slot("offset", ())]
 
-    def position(self) -> dict[str, Tensor]:
+    def position(self) -> dict[str, torch.Tensor]:
         """The fixed entries of its tokens."""
         return {"hot": self.hot.data, "offset": self.hot.data.new_zeros(self.width)}
 
 
 Table = GridTable | RowTable
+
+
+def tables_for(forms: Iterable[BankForm], heads: Heads, dtype: torch.dtype) -> dict[str, Table]:
+    """The tables that these banks look at."""
+    tables: dict[str, Table] = {}
+    for form in forms:
+        name = form.table
+        if name in tables:
+            continue
+        if name.startswith("rows"):
+            tables[name] = RowTable(name, form.shapes[0][-1], dtype)
+        else:
+            tables[name] = GridTable(name, heads.table(name), dtype)
+    return tables

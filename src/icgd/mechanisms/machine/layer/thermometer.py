@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from icgd.mechanisms.machine.layer.tables import HeadBucket
+from icgd.transformer.gadgets.machine_heads.head_table import Bucket
 from icgd.transformer.gadgets.gates.routed import RoutedPart, RoutedUnits, Wire
 from icgd.transformer.nn.feedforward import frozen
 from icgd.transformer.nn.symbolic import Builder
@@ -23,7 +23,7 @@ class Thermometer(RoutedPart):
     def __init__(
         self,
         wire: Wire,
-        buckets: Sequence[HeadBucket],
+        buckets: Sequence[Bucket],
         target: str,
         off: str,
         *,
@@ -31,8 +31,9 @@ class Thermometer(RoutedPart):
     ) -> None:
         super().__init__(off, target, dtype)
         self.wire = wire
-        self.bucket_of = [k for k, bucket in enumerate(buckets) for _ in bucket.units]
-        units = [unit for bucket in buckets for unit in bucket.units]
+        each = [bucket.units(dtype) for bucket in buckets]
+        self.bucket_of = [k for k, units in enumerate(each) for _ in units]
+        units = [unit for several in each for unit in several]
         table = torch.tensor(units, dtype=torch.float64).reshape(-1, 2)
         self.factor = frozen(table[:, 0], (len(units),), dtype)
         self.bias = frozen(table[:, 1], (len(units),), dtype)

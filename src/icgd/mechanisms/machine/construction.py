@@ -1,0 +1,32 @@
+"""The in-context machine: what the rest of the package asks of it."""
+
+from __future__ import annotations
+
+from icgd.base.construction import Construction
+
+_HERE = "icgd.mechanisms.machine"
+MACHINE = Construction(
+    name="machine",
+    problem=f"{_HERE}.problem:Tapes",
+    optimizer=f"{_HERE}.problem:HostOptimizer",
+    options=f"{_HERE}.options:MachineOptions",
+    build=f"{_HERE}.compile:build",
+    label="machine",
+    lead="Every call of the one frozen layer executed one instruction of a tape; beside it PyTorch made the same step "
+    "from the same numbers.",
+    noun="a program of the machine",
+    title="one frozen layer, instruction by instruction, computes",
+    summary="one frozen layer that executes a tape of instructions",
+    statement="[COT] Proposition 4.4",
+    rounds="epochs",
+    starts=True,
+    verifier="icgd.verification.machine:verify_machine",
+    compiles=False,
+    parts=(
+        "transformer.gadgets.gates.routed",
+        "transformer.gadgets.machine_heads.heads",
+        "mechanisms.machine.tape.instruction",
+        "mechanisms.machine.layer.build",
+        "mechanisms.machine.compile",
+    ),
+)

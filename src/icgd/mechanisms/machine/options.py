@@ -1,0 +1,26 @@
+"""What the compiler of the machine may be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineOptions:
+    """Options of programs for the machine; None: chosen by the compiler.
+
+    heads      "fixed": products read numbers up to `radius`; "float": numbers of any size, with a relative error
+    radius     largest number a product reads with heads="fixed" (64)
+    exponents  (lo, hi): with heads="float", and for roots, logarithms and reciprocals, numbers in 2**lo .. 2**hi
+    powers     (lo, hi): exp gives results of 2**lo .. 2**hi
+    turns      sin and cos take angles up to so many times pi
+    kernels    how the fast executor evaluates heads: "cpp", "torch", or "auto" (C++ where there is a compiler)
+    """
+
+    heads: Literal["fixed", "float"] | None = None
+    radius: float | None = None
+    exponents: tuple[int, int] | None = None
+    powers: tuple[int, int] | None = None
+    turns: int | None = None
+    kernels: Literal["auto", "cpp", "torch"] | None = None
