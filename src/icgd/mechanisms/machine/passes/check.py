@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from icgd.errors import CaptureMismatch
+from icgd.errors import AssumptionViolated
 from icgd.mechanisms.machine.capture.captured import Captured
 from icgd.mechanisms.machine.tape.semantics import ExactHeads, run_tape
 from icgd.mechanisms.machine.tape.tape import Tape
@@ -22,7 +22,7 @@ def check_tape(tape: Tape, captured: Captured, dtype: torch.dtype) -> None:
     for name, value in results.items():
         error, size = _distance(value, wanted[name])
         if not error <= ROUNDINGS[dtype] * max(1.0, size):
-            raise CaptureMismatch(
+            raise AssumptionViolated(
                 f"The tape gives {name} with an error of {error:.3g} (its largest entry is {size:.3g}): a pass of the "
                 "compiler is wrong. Please report the model; nothing was compiled."
             )
