@@ -1,4 +1,4 @@
-"""(training step | function) -> Program: capture it, select instructions, write the layer that executes them."""
+"""(training step | function) -> Program: capture it, select instructions, write the layer for them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from icgd.mechanisms.machine.capture.captured import Captured
 from icgd.mechanisms.machine.capture.function import capture_function
 from icgd.mechanisms.machine.capture.step import capture_step
 from icgd.mechanisms.machine.capture.textbook import training_step
-from icgd.mechanisms.machine.codec import MachineCodec
 from icgd.mechanisms.machine.construction import MACHINE
-from icgd.mechanisms.machine.function import FunctionProgram
 from icgd.mechanisms.machine.layer.build import machine_layer
 from icgd.mechanisms.machine.layer.tables import tables_for
 from icgd.mechanisms.machine.options import MachineOptions
@@ -25,12 +23,14 @@ from icgd.mechanisms.machine.passes.fuse import fused_sums
 from icgd.mechanisms.machine.passes.select import select_instructions
 from icgd.mechanisms.machine.passes.simplify import without_unused
 from icgd.mechanisms.machine.problem import HostOptimizer, Tapes
-from icgd.mechanisms.machine.program import MachineProgram
+from icgd.mechanisms.machine.programs.codec import MachineCodec
+from icgd.mechanisms.machine.programs.function import FunctionProgram
+from icgd.mechanisms.machine.programs.program import MachineProgram
+from icgd.mechanisms.machine.programs.source import Source
+from icgd.mechanisms.machine.programs.training import TrainingProgram
 from icgd.mechanisms.machine.schedule import Schedules
-from icgd.mechanisms.machine.source import Source
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode
 from icgd.mechanisms.machine.tape.tape import Tape
-from icgd.mechanisms.machine.training import TrainingProgram
 from icgd.transformer.gadgets.machine_heads.heads import Heads
 from icgd.transformer.mask_rules import MaskRule
 from icgd.transformer.program import Blueprint
@@ -157,7 +157,7 @@ def compile_machine(
     blueprint = choose(traced, MachineOptions(**options))
     program = build(blueprint)
     if isinstance(program, TrainingProgram):
-        program.source = traced.source
+        program.source, program.widen = traced.source, extended
     return program
 
 
@@ -189,7 +189,7 @@ def _as_traced(
             "loss",
             None,
             "be given: a function of (prediction, target)",
-            remedy="For a loop body of your own: icgd.compile(icgd.trace(step, model=..., optimizer=..., example=...)).",
+            remedy="A loop body of your own: icgd.compile(icgd.trace(step, model=..., optimizer=..., example=...)).",
         )
     step = training_step(problem, optimizer, loss)
     source = Source(step, problem, optimizer, tuple(example), tuple(hyper), loss)
@@ -228,9 +228,7 @@ def _pair(value: Sequence[int] | None) -> tuple[int, int] | None:
 def _heads_for(tapes: Tapes) -> str:
     """Fixed heads where products meet numbers of ordinary size only."""
     every = [i for tape in tapes.tapes.values() for i in tape]
-    wide = any(
-        i.opcode is Opcode.FUNCTION and i.settings["function"] in NEEDS_FLOAT for i in every
-    )
+    wide = any(i.opcode is Opcode.FUNCTION and i.settings["function"] in NEEDS_FLOAT for i in every)
     whole = any(r.kind is Kind.INDEX for i in every for r in (i.output,) if i.n_reads)
     return "float" if wide or whole else "fixed"
 
@@ -240,8 +238,8 @@ def build(blueprint: Blueprint) -> MachineProgram:
 
     Statement: [COT] Proposition 4.4
 
-    Differs from the paper: any step that can be written as instructions, where it has networks and SGD and names
-    other models and optimizers as future work.
+    Differs from the paper: any step that can be written as instructions, where it has networks and SGD and
+    names other models and optimizers as future work.
     """
     tapes: Tapes = blueprint.problem
     o, dtype = blueprint.options, blueprint.dtype
@@ -274,6 +272,9 @@ def extended(program: TrainingProgram, sizes: Sequence[int]) -> TrainingProgram:
     """The same program with tapes for batches of further sizes; its layer is written anew."""
     assert program.source is not None
     traced = _traced(program.source, [*program.batch_sizes, *sizes])
-    wider = build(Blueprint(MACHINE, traced.tapes, traced.optimizer, program.options, program.dtype))
+    wider = build(
+        Blueprint(MACHINE, traced.tapes, traced.optimizer, program.options, program.dtype)
+    )
     assert isinstance(wider, TrainingProgram)
+    wider.source, wider.widen = program.source, extended
     return wider

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from icgd.errors import InvalidParameter
-from icgd.mechanisms.machine.codec import Round
-from icgd.mechanisms.machine.program import MachineProgram
+from icgd.mechanisms.machine.programs.codec import Round
+from icgd.mechanisms.machine.programs.program import MachineProgram
 from icgd.transformer.runtime.executors.choose import ExecutorName
 
 TAPE = "call"

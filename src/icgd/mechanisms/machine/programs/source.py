@@ -60,7 +60,10 @@ class Source:
                 k: written(v)
                 for k, v in group.items()
                 if k != "params"
-                and (isinstance(v, plain) or (isinstance(v, tuple) and all(isinstance(x, plain) for x in v)))
+                and (
+                    isinstance(v, plain)
+                    or (isinstance(v, tuple) and all(isinstance(x, plain) for x in v))
+                )
             }
             for group in groups
         ]
