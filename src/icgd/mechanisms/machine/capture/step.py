@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
-from icgd.errors import AssumptionViolated
+from icgd.errors import raise_all
 from icgd.mechanisms.machine.capture.captured import Captured, Plain
 from icgd.mechanisms.machine.capture.check import check_capture, perturbed_batches
 from icgd.mechanisms.machine.capture.eager import number_tensors, run_eager
@@ -60,9 +60,12 @@ def capture_step(
     if flat:
         check_elementwise(optimizer)
     setting = _Setting(step, model, optimizer, tuple(example), tuple(hyper), flat, dtype)
-    state: State = {}
-    if not fresh and optimizer is not None:
-        state = setting.own_state() or setting.state_after_one_step()
+    setting.run()  # a mistake of the step's own is its own news
+    state = setting.own_state()
+    if fresh:
+        state = setting.initial_state()
+    elif not state and optimizer is not None:
+        state = setting.state_after_one_step()
     captured = setting.capture(state)
     check_capture(captured, step, model, optimizer, perturbed_batches(setting.example))
     return captured
@@ -99,10 +102,17 @@ class _Setting:
                     state[name] = dict(self.optimizer.state[parameter])
         return flattened_state(state, self.groups) if self.flat else state
 
+    def initial_state(self) -> State:
+        """Empty, but for optimizers that write theirs when they are constructed: their counters are 0."""
+        state = self.own_state()
+        counters = [entries.get("step") for entries in state.values()]
+        untouched = all(counter is not None and float(counter) == 0 for counter in counters)
+        return state if untouched else {}
+
     def state_after_one_step(self) -> State:
         """What the first step leaves behind: the names are the trace's, the numbers its graph's."""
-        trace = _Trace(self, {})
-        with explained(self.run):
+        trace = _Trace(self, self.initial_state())
+        with explained():
             graph = functional_graph(trace, trace.values)
         with torch.no_grad():
             results = dict(zip(trace.out_names, Plain(graph).run(*trace.values), strict=True))
@@ -117,9 +127,9 @@ class _Setting:
     def capture(self, state: State) -> Captured:
         """One capture from this state; not compared with anything yet."""
         trace = _Trace(self, state)
-        with explained(self.run):
+        with explained():
             graph = functional_graph(trace, trace.values)
-        trace.check_structure(state)
+        trace.check_structure(graph)
         _, arguments = pytree.tree_flatten(self.example)
         return Captured(
             graph,
@@ -215,18 +225,36 @@ class _Trace:
         self.out_names = list(results)
         return list(results.values())
 
-    def check_structure(self, state: State) -> None:
-        """A steady step leaves a state of the same names and shapes; the module keeps its shapes."""
-        # compared by name and shape in check.py; here what no tensor shows
+    def check_structure(self, graph: fx.GraphModule) -> None:
+        """What a step leaves behind must be what the next one can start from."""
+        (results,) = graph.graph.output_node().args
+        before = dict(zip(self.in_names, self.values, strict=True))
+        after = dict(zip(self.out_names, results, strict=True))  # type: ignore[arg-type]
+        raise_all([*_shape_complaints(before, after), *self._number_complaints()])
+
+    def _number_complaints(self) -> Iterator[str]:
         for owner, entries in self.fixed.items():
             for key, before in entries.items():
                 after = self.state_after.get(owner, {}).get(key)
-                if after is not before and after != before:
-                    raise AssumptionViolated(
+                if isinstance(before, (int, float)) and after != before:
+                    yield (
                         f"The optimizer's state `{key}` of {owner} is the Python number {before!r} and "
-                        f"becomes {after!r}: it would be frozen in the graph. Store it as a tensor "
-                        "(torch.tensor(0.0)) and update it in place."
+                        f"becomes {after!r}: the graph would hold it fixed. Store it as a tensor "
+                        "(torch.tensor(0.0)) and update that in place."
                     )
+
+
+def _shape_complaints(before: Mapping[str, Tensor], after: Mapping[str, Any]) -> Iterator[str]:
+    for name, node in after.items():
+        shape = tuple(node.meta["val"].shape)
+        if name in before and shape != tuple(before[name].shape):
+            yield (
+                f"`{name}` has shape {tuple(before[name].shape)} before the step and {shape} after it. "
+                "Keep shapes: reserve the room that is needed at the end."
+            )
+    kept = [name for name in before if name.startswith("state.") and name not in after]
+    if kept:
+        yield f"The step drops state that it started from: {', '.join(kept)}. Keep it in every step."
 
 
 class _Body(nn.Module):
