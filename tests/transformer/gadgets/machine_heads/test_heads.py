@@ -14,9 +14,11 @@ from exact_functions import exact, needs_wide, neighbours, sizes, wide
 from icgd.errors import InvalidParameter
 from icgd.transformer.gadgets.machine_heads.heads import FUNCTIONS, Heads, fitted_ratio
 from icgd.transformer.gadgets.machine_heads.ranges import OutOfDomain
+from icgd.transformer.gadgets.native.kernels import kernels_available
 
 F64, F32 = torch.float64, torch.float32
 DTYPES = pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+KERNELS = pytest.mark.parametrize("kernels", ["cpp", "torch"])
 READS = ["fixed", "float"]
 ALL = [*FUNCTIONS, *READS]
 TARGETS = {
@@ -35,11 +37,13 @@ TARGETS = {
 """Largest relative errors wanted in float64; the logarithm's is absolute, below."""
 
 
-def heads_for(case, dtype):
+def heads_for(case, dtype, kernels="auto"):
     """Heads and the name of the head in question."""
+    if kernels == "cpp" and not kernels_available():
+        pytest.skip("no C++ compiler here")
     if case in READS:
-        return Heads(case, dtype=dtype), "read"
-    return Heads("float", dtype=dtype), case
+        return Heads(case, dtype=dtype, kernels=kernels), "read"
+    return Heads("float", dtype=dtype, kernels=kernels), case
 
 
 def asked_numbers(heads, name, n, seed=0):
@@ -74,9 +78,8 @@ def answered(heads, name, q):
     return value, heads.function_error(name, q, value)
 
 
-def check_bounds(case, dtype, n, **options):
-    heads, name = heads_for(case, dtype)
-    heads = Heads(heads.mode, dtype=dtype, **options)
+def check_bounds(case, dtype, kernels, n):
+    heads, name = heads_for(case, dtype, kernels)
     q = asked_numbers(heads, name, n)
     value, bound = answered(heads, name, q)
     assert bool(value.isfinite().all())
@@ -87,31 +90,35 @@ def check_bounds(case, dtype, n, **options):
 
 
 @needs_wide
+@KERNELS
 @DTYPES
 @pytest.mark.parametrize("case", ALL)
-def test_every_head_keeps_its_certificate(case, dtype):
-    check_bounds(case, dtype, 100_000)
+def test_every_head_keeps_its_certificate(case, dtype, kernels):
+    check_bounds(case, dtype, kernels, 100_000)
 
 
 @needs_wide
 @pytest.mark.slow
+@KERNELS
 @DTYPES
 @pytest.mark.parametrize("case", ALL)
-def test_every_head_keeps_its_certificate_on_a_million_numbers(case, dtype):
-    check_bounds(case, dtype, 1_000_000)
+def test_every_head_keeps_its_certificate_on_a_million_numbers(case, dtype, kernels):
+    check_bounds(case, dtype, kernels, 1_000_000)
 
 
 @needs_wide
+@KERNELS
 @pytest.mark.parametrize("case", TARGETS)
-def test_heads_are_as_exact_as_wanted(case):
-    q, value, error, correct = check_bounds(case, F64, 50_000)
+def test_heads_are_as_exact_as_wanted(case, kernels):
+    q, value, error, correct = check_bounds(case, F64, kernels, 50_000)
     answers = ((value != 0) & (q.abs() > 2.0**-200)).numpy()
     assert (error[answers] / np.abs(correct[answers])).max() <= TARGETS[case]
 
 
 @needs_wide
-def test_the_logarithm_is_exact_to_rounding_near_one():
-    heads = Heads("float")
+@KERNELS
+def test_the_logarithm_is_exact_to_rounding_near_one(kernels):
+    heads, _ = heads_for("log", F64, kernels)
     q = 1 + torch.linspace(-0.4, 0.9, 100_001, dtype=F64)
     error = np.abs(wide(heads.function("log", q)) - exact("log", q)[0])
     assert error.max() <= 4e-15
@@ -131,9 +138,10 @@ def test_certificates_are_proven_and_no_looser_than_a_hundred_roundings(case, dt
     assert error.relative <= 120 * torch.finfo(dtype).eps
 
 
-def test_zero_is_read_as_zero_and_small_numbers_below_every_bucket_too():
+@KERNELS
+def test_zero_is_read_as_zero_and_small_numbers_below_every_bucket_too(kernels):
     for dtype in (F64, F32):
-        heads = Heads("float", dtype=dtype)
+        heads, _ = heads_for("float", dtype, kernels)
         lowest = heads.ranges.lowest
         q = torch.tensor([0.0, -0.0, lowest, -lowest, lowest / 3], dtype=dtype)
         assert heads.read(q).tolist() == [0.0] * 5
@@ -144,17 +152,19 @@ def test_zero_is_read_as_zero_and_small_numbers_below_every_bucket_too():
         assert bool((heads.function_error("sqrt", q.abs(), root) >= q.abs().sqrt()).all())
 
 
-def test_an_odd_head_of_zero_is_zero():
-    heads = Heads("fixed")
+@KERNELS
+def test_an_odd_head_of_zero_is_zero(kernels):
+    heads, _ = heads_for("fixed", F64, kernels)
     zero = torch.zeros(3, dtype=F64)
     assert heads.read(zero).tolist() == [0.0] * 3
     for name in ("sin", "erf", "tanh"):
         assert heads.function(name, zero).tolist() == [0.0] * 3
 
 
+@KERNELS
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (2, 0, 4)])
-def test_any_shape_is_kept(shape):
-    heads = Heads("float")
+def test_any_shape_is_kept(shape, kernels):
+    heads, _ = heads_for("float", F64, kernels)
     q = torch.full(shape, 0.7, dtype=F64)
     assert heads.read(q).shape == shape
     out, largest = heads.read_watched(q)
@@ -164,8 +174,9 @@ def test_any_shape_is_kept(shape):
         assert heads.function(name, q).shape == shape
 
 
-def test_numbers_that_are_not_contiguous_are_answered_alike():
-    heads = Heads("float")
+@KERNELS
+def test_numbers_that_are_not_contiguous_are_answered_alike(kernels):
+    heads, _ = heads_for("float", F64, kernels)
     q = torch.rand(6, 8, dtype=F64) + 0.1
     for name in FUNCTIONS:
         assert torch.equal(heads.function(name, q.T), heads.function(name, q.T.contiguous()))
@@ -188,9 +199,10 @@ OUTSIDE = {
 }
 
 
+@KERNELS
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_what_a_head_cannot_answer_is_an_error_and_never_a_number(name):
-    heads = Heads("float")
+def test_what_a_head_cannot_answer_is_an_error_and_never_a_number(name, kernels):
+    heads, _ = heads_for("float", F64, kernels)
     for value in (*OUTSIDE[name], math.nan):
         q = torch.tensor([0.5, value, 0.25], dtype=F64)
         assert heads.function(name, q).isnan().tolist() == [False, True, False]
@@ -199,8 +211,10 @@ def test_what_a_head_cannot_answer_is_an_error_and_never_a_number(name):
     heads.check(name, torch.tensor([0.5], dtype=F64))
 
 
-def test_a_read_outside_is_seen():
-    fixed, decoded = Heads("fixed", radius=2.0), Heads("float")
+@KERNELS
+def test_a_read_outside_is_seen(kernels):
+    decoded, _ = heads_for("float", F64, kernels)
+    fixed = Heads("fixed", radius=2.0, kernels=kernels)
     for heads, value in ((fixed, 2.5), (fixed, math.nan), (decoded, 2.0**300), (decoded, math.nan)):
         q = torch.tensor([1.0, value, 0.0], dtype=F64)
         largest = heads.read_watched(q)[1]
@@ -221,11 +235,40 @@ def test_a_read_outside_is_seen():
         {"exponents": (2, 4)},
         {"exponents": (-1000, 1000)},
         {"turns": 0},
+        {"kernels": "cuda"},
     ],
 )
 def test_impossible_options_are_named(options):
     with pytest.raises(InvalidParameter, match=next(iter(options)).replace("mode", "heads")):
         Heads(**options)
+
+
+# -- blocks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
+def test_an_answer_does_not_depend_on_what_stands_beside_it(dtype):
+    """The last numbers of a tensor are taken in other blocks than the first."""
+    heads, _ = heads_for("float", dtype, "cpp")
+    q = sizes(201, -20, 4, torch.Generator().manual_seed(3), dtype)
+    for name in ("read", *FUNCTIONS):
+        answer = heads.read if name == "read" else (lambda x, name=name: heads.function(name, x))
+        whole = answer(q)
+        for cut in (1, 7, 8, 31, 33, 64, 130):
+            parts = torch.cat([answer(q[:cut]), answer(q[cut:])])
+            assert bool(((parts - whole).abs() <= 4 * torch.finfo(dtype).eps * whole.abs()).all())
+        largest = heads.read_watched(q)[1]
+        assert float(largest) == float(q.abs().max())
+
+
+@pytest.mark.slow
+def test_compiled_programs_see_the_kernels():
+    heads, _ = heads_for("fixed", F64, "cpp")
+    compiled = torch.compile(
+        lambda q: heads.function("sqrt", heads.read(q) + 1) * 2, fullgraph=True
+    )
+    q = torch.rand(5, 3, dtype=F64)
+    assert torch.equal(compiled(q), heads.function("sqrt", heads.read(q) + 1) * 2)
 
 
 # -- the cost of having them ----------------------------------------------------------------------
@@ -237,7 +280,7 @@ def test_heads_are_fitted_once_per_process_and_fast():
     assert Heads("fixed").ratio("sqrt") is fitted
     code = (
         "import time, torch; from icgd.transformer.gadgets.machine_heads.heads import Heads, FUNCTIONS;"
-        "t = time.process_time(); h = Heads('float');"
+        "t = time.process_time(); h = Heads('float', kernels='torch');"
         "[h.error(name) for name in (*FUNCTIONS, 'read')]; print(time.process_time() - t)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

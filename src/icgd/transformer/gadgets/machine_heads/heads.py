@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from icgd.transformer.certificate import Certificate
 from icgd.transformer.gadgets.machine_heads.families import FAMILIES, TOKENS
 from icgd.transformer.gadgets.machine_heads.fitting import fit
 from icgd.transformer.gadgets.machine_heads.head_table import HeadTable
+from icgd.transformer.gadgets.machine_heads.native_forms import NativeForms
 from icgd.transformer.gadgets.machine_heads.ranges import (
     POWERS,
     SPANS,
@@ -25,7 +27,9 @@ from icgd.transformer.gadgets.machine_heads.ranges import (
 from icgd.transformer.gadgets.machine_heads.ratio import Ratio
 from icgd.transformer.gadgets.machine_heads.tables import BUCKETS, fitted_table, native_table
 from icgd.transformer.gadgets.machine_heads.torch_forms import TorchForms
+from icgd.transformer.gadgets.native.kernels import kernels_available
 
+Kernels = Literal["auto", "cpp", "torch"]
 NATIVE = ("sigmoid", "tanh")
 FUNCTIONS = (*(name for name in BUCKETS if name != "read"), *NATIVE)
 """Every function there is a head for."""
@@ -54,6 +58,14 @@ def fitted_ratio(name: str, dtype: torch.dtype, radius: float | None = None) -> 
     return Ratio.of(fit(family, TOKENS[dtype][name], dtype))
 
 
+def _forms(kernels: Kernels) -> type[TorchForms]:
+    if kernels not in get_args(Kernels):
+        raise InvalidParameter("kernels", kernels, "be 'auto', 'cpp' or 'torch'")
+    if kernels == "torch" or (kernels == "auto" and not kernels_available()):
+        return TorchForms
+    return NativeForms
+
+
 class Heads:
     """What the heads of a machine compute.
 
@@ -61,6 +73,7 @@ class Heads:
     exponents  (lo, hi): numbers are decoded on (2^lo, 2^hi]
     powers     (lo, hi): exp gives results of about (2^lo, 2^hi)
     turns      sin and cos on |q| < turns pi
+    kernels    "cpp", "torch", or "auto": C++ where it can be built, and a warning where it cannot
 
     Outside of its domain a function head gives NaN; `check` says which number it was.
 
@@ -79,6 +92,7 @@ class Heads:
         exponents: tuple[int, int] | None = None,
         powers: tuple[int, int] | None = None,
         turns: int | None = None,
+        kernels: Kernels = "auto",
     ) -> None:
         if dtype not in SPANS:
             raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
@@ -92,7 +106,7 @@ class Heads:
         )
         self.mode, self.radius, self.dtype = mode, float(radius), dtype
         self._u = torch.finfo(dtype).eps / 2
-        self._forms = TorchForms(self.ratio, self.ranges)
+        self._forms = _forms(kernels)(self.ratio, self.ranges)
         self._errors: dict[str, HeadError] = {}
 
     # -- computing -------------------------------------------------------------------------------
