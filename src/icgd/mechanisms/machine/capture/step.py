@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
 from icgd.errors import raise_all
-from icgd.mechanisms.machine.capture.captured import Captured, Plain
+from icgd.mechanisms.machine.capture.captured import Captured
 from icgd.mechanisms.machine.capture.check import check_capture, perturbed_batches
-from icgd.mechanisms.machine.capture.eager import number_tensors, run_eager
+from icgd.mechanisms.machine.capture.eager import number_tensors, state_after, state_by_name
 from icgd.mechanisms.machine.capture.flat import (
     Layout,
     check_elementwise,
@@ -60,13 +60,10 @@ def capture_step(
     if flat:
         check_elementwise(optimizer)
     setting = _Setting(step, model, optimizer, tuple(example), tuple(hyper), flat, dtype)
-    setting.run()  # a mistake of the step's own is its own news
-    state = setting.own_state()
-    if fresh:
-        state = setting.initial_state()
-    elif not state and optimizer is not None:
-        state = setting.state_after_one_step()
-    captured = setting.capture(state)
+    after = state_after(
+        step, model, optimizer, example
+    )  # a mistake of the step's own is its own news
+    captured = setting.capture(setting.first_state() if fresh else setting.later_state(after))
     check_capture(captured, step, model, optimizer, perturbed_batches(setting.example))
     return captured
 
@@ -87,42 +84,19 @@ class _Setting:
     def __post_init__(self) -> None:
         self.groups = parameter_groups(self.model, self.optimizer)
 
-    def run(self) -> None:
-        """The step, eagerly, from where everything stands."""
-        run_eager(self.step, self.model, self.optimizer, None, {}, self.example)
-
-    def own_state(self) -> State:
-        """The state that the optimizer has already, in the model's precision."""
-        if self.optimizer is None or not self.optimizer.state:
-            return {}
-        state: State = {}
-        for group, names in zip(self.optimizer.param_groups, self.groups, strict=True):
-            for parameter, name in zip(group["params"], names, strict=True):
-                if self.optimizer.state.get(parameter):
-                    state[name] = dict(self.optimizer.state[parameter])
-        return flattened_state(state, self.groups) if self.flat else state
-
-    def initial_state(self) -> State:
+    def first_state(self) -> State:
         """Empty, but for optimizers that write theirs when they are constructed: their counters are 0."""
-        state = self.own_state()
+        state = state_by_name(self.model, self.optimizer)
         counters = [entries.get("step") for entries in state.values()]
         untouched = all(counter is not None and float(counter) == 0 for counter in counters)
-        return state if untouched else {}
+        return self._laid_out(state) if untouched else {}
 
-    def state_after_one_step(self) -> State:
-        """What the first step leaves behind: the names are the trace's, the numbers its graph's."""
-        trace = _Trace(self, self.initial_state())
-        with explained():
-            graph = functional_graph(trace, trace.values)
-        with torch.no_grad():
-            results = dict(zip(trace.out_names, Plain(graph).run(*trace.values), strict=True))
-        return {
-            owner: {
-                key: results[f"state.{owner}.{key}"] if isinstance(value, Tensor) else value
-                for key, value in entries.items()
-            }
-            for owner, entries in trace.state_after.items()
-        }
+    def later_state(self, after: State) -> State:
+        """The state the optimizer has already; if it has none, what a step leaves behind."""
+        return self._laid_out(state_by_name(self.model, self.optimizer) or after)
+
+    def _laid_out(self, state: State) -> State:
+        return flattened_state(state, self.groups) if self.flat else state
 
     def capture(self, state: State) -> Captured:
         """One capture from this state; not compared with anything yet."""
