@@ -250,6 +250,7 @@ def build(blueprint: Blueprint) -> MachineProgram:
         exponents=_pair(o["exponents"]),
         powers=_pair(o["powers"]),
         turns=o["turns"],
+        kernels=o["kernels"],
     )
     schedules = Schedules.of(tapes.tapes)
     tables = tables_for(schedules.kinds.banks, heads, dtype)
