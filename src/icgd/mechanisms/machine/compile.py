@@ -152,6 +152,7 @@ def compile_machine(
     """See `icgd.compile`: a module with an optimizer and a loss, a traced step, or a function of tensors."""
     traced = _as_traced(problem, optimizer, loss, example, batch_sizes, hyper)
     blueprint = choose(traced, MachineOptions(**options))
+    blueprint.check()
     program = build(blueprint)
     if isinstance(program, TrainingProgram):
         program.source, program.widen = traced.source, extended
