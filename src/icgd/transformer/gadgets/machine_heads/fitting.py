@@ -71,8 +71,8 @@ def _fitted(family: Family, geometry: GridGeometry, dtype: torch.dtype) -> Fit:
         largest = max(map(abs, (*sums.even, *sums.odd)))
         if not largest <= LARGEST_VALUE:
             raise AssumptionViolated(
-                f"The head of {family.name} with {geometry.n_grid} tokens would need values up to {largest:.3g}; at "
-                f"most {LARGEST_VALUE:g} keep their digits. Give it more tokens."
+                f"The head of {family.name} with {geometry.n_grid} tokens would need values up to "
+                f"{largest:.3g}; at most {LARGEST_VALUE:g} keep their digits. Give it more tokens."
             )
     return Fit(family, sums, dtype, *_proof(family, sums, dtype))
 
