@@ -82,7 +82,7 @@ class MachineCost:
             f"the layer: {_shown(self.kinds)} kinds of steps, {_shown(self.heads)} heads on "
             f"{_shown(self.grid_tokens)} grid tokens",
             f"blocks of {_shown(self.block_width)} entries, {_shown(self.working_width)} inside the layer",
-            f"{_shown(self.stored)} numbers stored, {_shown(self.dense_parameters)} entries of literal matrices",
+            f"{_shown(self.stored)} numbers stored, {_shown(self.dense_parameters)} in literal matrices",
         ]
         return "\n".join([*lines, *layer])
 

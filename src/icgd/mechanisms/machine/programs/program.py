@@ -114,7 +114,7 @@ class MachineProgram(Program):
             values = self._values(engine, loop, rounds[-1].tape) if rounds else dict(state)
             copies = {name: value.clone() for name, value in values.items()}
         if watch:
-            remedy = f"The numbers of a round overflowed within {loop.rounds} rounds: lower lr or scale the data."
+            remedy = f"Numbers overflowed within {loop.rounds} rounds: lower lr or scale the data."
             refuse_overflow(self.construction.name, "registers", list(copies.values()), remedy)
         cost = run_cost(self, session, loop)
         return Ended(copies, outputs, cost, engine.watch.max_use)

@@ -27,7 +27,7 @@ def shape_after_moves(described: Any, shape: Shape) -> Shape:
     if checked_shape(described[0]) != shape:
         raise ValueError(f"a route starts from {described[0]}, and its register has {list(shape)}")
     for move in described[1]:
-        if not isinstance(move, list) or not move or move[0] not in MOVES:
+        if not isinstance(move, list) or not move or move[0] not in tuple(MOVES):
             raise ValueError(f"{str(move)[:40]} is no move of a route")
         try:
             after = MOVES[move[0]](shape, *move[1:])

@@ -67,7 +67,7 @@ def _check_settings(
 ) -> None:
     if set(settings) - SETTINGS.get(opcode, set()):
         raise ValueError(f"its settings are {sorted(settings)}")
-    if opcode is Opcode.FUNCTION and settings.get("function") not in FUNCTIONS:
+    if opcode is Opcode.FUNCTION and settings.get("function") not in tuple(FUNCTIONS):
         raise ValueError(f"{str(settings.get('function'))[:40]!r} is no function heads have")
     read = settings.get("read", 0)
     if type(read) is not int or read not in (0, 1):

@@ -21,6 +21,8 @@ from icgd.transformer.program.files import AnyConfig
 TAPE_NAMES = re.compile(r"call|(?:first|step|predict):[1-9]\d{0,11}")
 HYPER = re.compile(r"hyper\.(\d{1,4})\.(.+)")
 LASTING = ("param.", "buffer.", "state.", "slot.")
+FITTED = ("sqrt", "rsqrt", "reciprocal", "log", "exp", "erf", "sin")
+"""Functions whose heads have fitted values."""
 ARRIVING = (*LASTING, "hyper.", "data.")
 """What stands in the inputs of a tape, by the beginning of their names."""
 
@@ -191,6 +193,13 @@ class MachineConfig(_Part):
     kernels: Literal["auto", "cpp", "torch"]
 
 
+class FittedConfig(_Part):
+    """Values of the tokens of a fitted head."""
+
+    even: list[Annotated[float, Field(ge=-64, le=64)]]
+    odd: list[Annotated[float, Field(ge=-64, le=64)]]
+
+
 class MACHINE_CONFIG(AnyConfig):  # noqa: N801 - named as the other schemas are
     """A whole config."""
 
@@ -198,6 +207,7 @@ class MACHINE_CONFIG(AnyConfig):  # noqa: N801 - named as the other schemas are
     optimizer: HostOptimizerConfig  # type: ignore[assignment]
     options: MachineConfig  # type: ignore[assignment]
     dtype: Literal["float64", "float32"]
+    tables: dict[Literal[FITTED], FittedConfig] = Field(default_factory=dict)  # type: ignore[valid-type]
 
     def model_post_init(self, context: Any) -> None:
         """The optimizer has every hyper-parameter that arrives in a round, as a number."""
