@@ -46,6 +46,7 @@ class Construction:
     verifier *  (program, X, Y, ...) -> Verdict, where the general one does not do
     walk *      (program, X, Y, init) -> exact values beside a trace
     cost *      (network, request) -> MethodCost, for `icgd cost`
+    card *      Program -> CardText: what a model card says of it, where problem and optimizer do not do
     parts       modules, or "module:name", whose docstrings name the statements it rests on
     switches    options of compile that `icgd run` has for it, to write a command that repeats a run
     settings    options of `icgd run` it takes beside those in its options and its rounds: "activation", "box"
@@ -76,6 +77,7 @@ class Construction:
     verifier: Any = None
     walk: Any = None
     cost: Any = None
+    card: Any = None
     parts: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()

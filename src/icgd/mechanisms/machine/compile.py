@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -155,6 +155,7 @@ def compile_machine(
     """See `icgd.compile`: a module with an optimizer and a loss, a traced step, or a function of tensors."""
     traced = _as_traced(problem, optimizer, loss, example, batch_sizes, hyper)
     blueprint = choose(traced, MachineOptions(**options))
+    blueprint.check()
     program = build(blueprint)
     if isinstance(program, TrainingProgram):
         program.source, program.widen = traced.source, extended
@@ -189,7 +190,7 @@ def _as_traced(
             "loss",
             None,
             "be given: a function of (prediction, target)",
-            remedy="A loop body of your own: icgd.compile(icgd.trace(step, model=..., optimizer=..., example=...)).",
+            remedy="A step of your own: icgd.compile(icgd.trace(step, model=..., optimizer=..., example=...)).",
         )
     step = training_step(problem, optimizer, loss)
     source = Source(step, problem, optimizer, tuple(example), tuple(hyper), loss)
@@ -201,6 +202,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
     options = {name: value for name, value in asdict(given).items() if value is not None}
     mode = options.get("heads") or _heads_for(traced.tapes)
     radius = float(options.get("radius", DEFAULT_RADIUS[traced.dtype]))
+    kernels = options.get("kernels", "auto")
     heads = Heads(
         mode,
         radius,
@@ -208,6 +210,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         exponents=_pair(options.get("exponents")),
         powers=_pair(options.get("powers")),
         turns=options.get("turns"),
+        kernels=kernels,
     )
     ranges = heads.ranges
     chosen = {
@@ -216,9 +219,16 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         "exponents": list(ranges.exponents),
         "powers": list(ranges.powers),
         "turns": ranges.turns,
-        "kernels": options.get("kernels", "auto"),
+        "kernels": kernels,
     }
-    return Blueprint(MACHINE, traced.tapes, traced.optimizer, chosen, traced.dtype)
+    functions = {
+        i.settings.get("function", "read") for tape in traced.tapes.tapes.values() for i in tape
+    }
+    fitted = {
+        name: {"even": list(even), "odd": list(odd)}
+        for name, (even, odd) in heads.values_of(sorted(functions)).items()
+    }
+    return Blueprint(MACHINE, traced.tapes, traced.optimizer, chosen, traced.dtype, fitted)
 
 
 def _pair(value: Sequence[int] | None) -> tuple[int, int] | None:
@@ -251,6 +261,10 @@ def build(blueprint: Blueprint) -> MachineProgram:
         powers=_pair(o["powers"]),
         turns=o["turns"],
         kernels=o["kernels"],
+        fitted={
+            name: (tuple(map(float, each["even"])), tuple(map(float, each["odd"])))
+            for name, each in blueprint.fitted.items()
+        },
     )
     schedules = Schedules.of(tapes.tapes)
     tables = tables_for(schedules.kinds.banks, heads, dtype)
@@ -273,9 +287,7 @@ def extended(program: TrainingProgram, sizes: Sequence[int]) -> TrainingProgram:
     """The same program with tapes for batches of further sizes; its layer is written anew."""
     assert program.source is not None
     traced = _traced(program.source, [*program.batch_sizes, *sizes])
-    wider = build(
-        Blueprint(MACHINE, traced.tapes, traced.optimizer, program.options, program.dtype)
-    )
+    wider = build(replace(program.blueprint, problem=traced.tapes, optimizer=traced.optimizer))
     assert isinstance(wider, TrainingProgram)
     wider.source, wider.widen = program.source, extended
     return wider

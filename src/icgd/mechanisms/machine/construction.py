@@ -12,14 +12,17 @@ MACHINE = Construction(
     options=f"{_HERE}.options:MachineOptions",
     build=f"{_HERE}.compile:build",
     label="machine",
-    lead="Every call of the one frozen layer executed one instruction of a tape; beside it PyTorch made the same step "
-    "from the same numbers.",
+    lead="Every call of the one frozen layer executed one instruction of a tape; beside it PyTorch made the same "
+    "step from the same numbers.",
     noun="a program of the machine",
     title="one frozen layer, instruction by instruction, computes",
     summary="one frozen layer that executes a tape of instructions",
     statement="[COT] Proposition 4.4",
     rounds="epochs",
     starts=True,
+    schema=f"{_HERE}.saved.schema:MACHINE_CONFIG",
+    size=f"{_HERE}.saved.size:machine_size",
+    card=f"{_HERE}.programs.card:card_text",
     verifier="icgd.verification.machine:verify_machine",
     compiles=False,
     parts=(

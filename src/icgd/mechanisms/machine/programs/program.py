@@ -12,7 +12,9 @@ from torch import Tensor
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.mechanisms.machine.problem import Tapes
 from icgd.mechanisms.machine.programs.codec import MachineCodec, Round
+from icgd.mechanisms.machine.programs.cost import MachineCost, machine_cost
 from icgd.mechanisms.machine.schedule import TapeMask
+from icgd.transformer.nn.chain.layer import Layer
 from icgd.transformer.program import Blueprint, Program
 from icgd.transformer.program.accounting import run_cost
 from icgd.transformer.program.progress import progress_reporter
@@ -53,6 +55,14 @@ class MachineProgram(Program):
         """What it executes."""
         problem: Tapes = self.problem
         return problem
+
+    @property
+    def cost(self) -> MachineCost:
+        """Steps, heads, widths and operations, tape by tape."""
+        stored = sum(value.numel() for value in self.state_dict().values())
+        layer = self.step
+        assert isinstance(layer, Layer)
+        return machine_cost(self.codec.schedules, self.tapes.tapes, layer, stored)
 
     def executor(self, session: Session, name: ExecutorName, **how: Any) -> AnyExecutor:
         """See Program; an altered program is run by its literal matrices, which know no short cuts."""
@@ -104,7 +114,7 @@ class MachineProgram(Program):
             values = self._values(engine, loop, rounds[-1].tape) if rounds else dict(state)
             copies = {name: value.clone() for name, value in values.items()}
         if watch:
-            remedy = f"The numbers of a round overflowed within {loop.rounds} rounds: lower lr or scale the data."
+            remedy = f"Numbers overflowed within {loop.rounds} rounds: lower lr or scale the data."
             refuse_overflow(self.construction.name, "registers", list(copies.values()), remedy)
         cost = run_cost(self, session, loop)
         return Ended(copies, outputs, cost, engine.watch.max_use)

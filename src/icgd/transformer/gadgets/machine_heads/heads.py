@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Literal, get_args
@@ -13,7 +14,7 @@ from torch import Tensor
 from icgd.errors import InvalidParameter
 from icgd.transformer.certificate import Certificate
 from icgd.transformer.gadgets.machine_heads.families import FAMILIES, TOKENS
-from icgd.transformer.gadgets.machine_heads.fitting import fit
+from icgd.transformer.gadgets.machine_heads.fitting import Values, fit
 from icgd.transformer.gadgets.machine_heads.head_table import HeadTable
 from icgd.transformer.gadgets.machine_heads.native_forms import NativeForms
 from icgd.transformer.gadgets.machine_heads.ranges import (
@@ -50,12 +51,14 @@ class HeadError:
 
 
 @cache
-def fitted_ratio(name: str, dtype: torch.dtype, radius: float | None = None) -> Ratio:
-    """The head of a family, fitted once per process; `radius` where it is free."""
+def fitted_ratio(
+    name: str, dtype: torch.dtype, radius: float | None = None, values: Values | None = None
+) -> Ratio:
+    """The head of a family, fitted once per process; `radius` where it is free, `values` of an earlier fit."""
     family = FAMILIES[dtype][name]
     if radius is not None:
         family = replace(family, radius=radius)
-    return Ratio.of(fit(family, TOKENS[dtype][name], dtype))
+    return Ratio.of(fit(family, TOKENS[dtype][name], dtype, values))
 
 
 def _forms(kernels: Kernels) -> type[TorchForms]:
@@ -66,6 +69,11 @@ def _forms(kernels: Kernels) -> type[TorchForms]:
     return NativeForms
 
 
+def _family(name: str) -> str:
+    """A cosine is a sine of a shifted angle."""
+    return "sin" if name == "cos" else name
+
+
 class Heads:
     """What the heads of a machine compute.
 
@@ -73,9 +81,14 @@ class Heads:
     exponents  (lo, hi): numbers are decoded on (2^lo, 2^hi]
     powers     (lo, hi): exp gives results of about (2^lo, 2^hi)
     turns      sin and cos on |q| < turns pi
+    fitted     values of tokens by function, as `values_of` gives them: of a program that was saved
     kernels    "cpp", "torch", or "auto": C++ where it can be built, and a warning where it cannot
 
     Outside of its domain a function head gives NaN; `check` says which number it was.
+
+    Statement: [COT] Lemma A.5
+
+    Differs from the paper: finite temperature, function values fitted, exponents decoded.
 
     >>> heads = Heads("float")
     >>> q = torch.tensor([3e-20, -7.0, 2e30], dtype=torch.float64)
@@ -93,7 +106,9 @@ class Heads:
         powers: tuple[int, int] | None = None,
         turns: int | None = None,
         kernels: Kernels = "auto",
+        fitted: Mapping[str, Values] | None = None,
     ) -> None:
+        self._fitted = dict(fitted or {})
         if dtype not in SPANS:
             raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
         self.ranges = Ranges(
@@ -202,7 +217,17 @@ class Heads:
         """The fitted head behind a name."""
         if name == "read" and self.mode == "fixed":
             return fitted_ratio(name, self.dtype, self.radius)
-        return fitted_ratio("sin" if name == "cos" else name, self.dtype)
+        family = _family(name)
+        return fitted_ratio(family, self.dtype, None, self._fitted.get(family))
+
+    def values_of(self, names: Iterable[str]) -> dict[str, Values]:
+        """What the heads of these functions have been fitted to, for files."""
+        fits = {_family(name): self.ratio(name).fit for name in names if name not in NATIVE}
+        return {
+            family: (fit.sums.even, fit.sums.odd)
+            for family, fit in fits.items()
+            if not fit.family.levels_are_values
+        }
 
     def table(self, name: str) -> HeadTable:
         """The literal heads: what a dense layer is written from."""
