@@ -261,6 +261,7 @@ def build(blueprint: Blueprint) -> MachineProgram:
         powers=_pair(o["powers"]),
         turns=o["turns"],
         kernels=o["kernels"],
+        margin=o["margin"],
         fitted={
             name: (tuple(map(float, each["even"])), tuple(map(float, each["odd"])))
             for name, each in blueprint.fitted.items()

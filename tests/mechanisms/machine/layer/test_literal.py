@@ -13,7 +13,7 @@ SMALL = {"n_rows": 4, "n_in": 2, "n_out": 2}
 OPTIONS = {
     "fixed": {"heads": "fixed", "exponents": (-8, 2)},
     "float": {"heads": "float", "exponents": (-8, 4)},
-    "coarse": {"heads": "fixed", "exponents": (-8, 2), "radius": 1e9},
+    "coarse": {"heads": "fixed", "exponents": (-8, 2), "margin": 3.0},
 }
 
 
@@ -45,8 +45,8 @@ def test_dense_equals_structured_where_heads_are_visibly_wrong():
     right = exact.run(X, Y, epochs=2, batch_size=2)
     off = max(float((fast.state_dict[n] - v).abs().max()) for n, v in right.state_dict.items())
     apart = max(float((literal.state_dict[n] - v).abs().max()) for n, v in fast.state_dict.items())
-    assert off > 1e-9
-    assert apart <= max(1e-12, 2 * float(program.certificate.sup_error))
+    assert off > 1e-5
+    assert apart <= 1e-12
 
 
 def test_the_layer_is_the_same_at_every_step():
