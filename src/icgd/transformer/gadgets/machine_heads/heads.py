@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Literal, get_args
 
 import torch
@@ -106,8 +106,16 @@ class Heads:
         )
         self.mode, self.radius, self.dtype = mode, float(radius), dtype
         self._u = torch.finfo(dtype).eps / 2
+        self._ratios: dict[str, Ratio] = {}
+        self._tables: dict[str, HeadTable] = {}
         self._forms = _forms(kernels)(self.ratio, self.ranges)
         self._errors: dict[str, HeadError] = {}
+
+    def prepare(self, *names: str) -> None:
+        """Fit these heads now and not when they are first asked; torch.compile wants all of a program's."""
+        for name in names:
+            one = torch.ones(1, dtype=self.dtype)
+            _ = self.read(one) if name == "read" else self.function(name, one)
 
     # -- computing -------------------------------------------------------------------------------
 
@@ -200,9 +208,12 @@ class Heads:
 
     def ratio(self, name: str) -> Ratio:
         """The fitted head behind a name."""
-        if name == "read" and self.mode == "fixed":
-            return fitted_ratio(name, self.dtype, self.radius)
-        return fitted_ratio("sin" if name == "cos" else name, self.dtype)
+        fitted = self._ratios.get(name)
+        if fitted is None:
+            radius = self.radius if name == "read" and self.mode == "fixed" else None
+            fitted = fitted_ratio("sin" if name == "cos" else name, self.dtype, radius)
+            self._ratios[name] = fitted
+        return fitted
 
     def table(self, name: str) -> HeadTable:
         """The literal heads: what a dense layer is written from."""
@@ -212,7 +223,3 @@ class Heads:
             else:
                 self._tables[name] = fitted_table(name, self.ratio(name).fit, self.ranges)
         return self._tables[name]
-
-    @cached_property
-    def _tables(self) -> dict[str, HeadTable]:
-        return {}
