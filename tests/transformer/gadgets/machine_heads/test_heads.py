@@ -287,4 +287,4 @@ def test_heads_are_fitted_once_per_process_and_fast():
         "[h.error(name) for name in (*FUNCTIONS, 'read')]; print(time.process_time() - t)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 4.0  # about 0.7 s alone
+    assert float(done.stdout) < 4.0  # about 0.3 s

@@ -210,8 +210,10 @@ class Heads:
         """The fitted head behind a name."""
         fitted = self._ratios.get(name)
         if fitted is None:
-            radius = self.radius if name == "read" and self.mode == "fixed" else None
-            fitted = fitted_ratio("sin" if name == "cos" else name, self.dtype, radius)
+            if name == "read" and self.mode == "fixed":
+                fitted = fitted_ratio(name, self.dtype, self.radius)
+            else:
+                fitted = fitted_ratio("sin" if name == "cos" else name, self.dtype)
             self._ratios[name] = fitted
         return fitted
 
