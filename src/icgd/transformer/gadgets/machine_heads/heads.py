@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Literal, get_args
 
 import torch
@@ -136,8 +136,16 @@ class Heads:
         )
         self.mode, self.radius, self.dtype = mode, float(radius), dtype
         self._u = torch.finfo(dtype).eps / 2
+        self._ratios: dict[str, Ratio] = {}
+        self._tables: dict[str, HeadTable] = {}
         self._forms = _forms(kernels)(self.ratio, self.ranges)
         self._errors: dict[str, HeadError] = {}
+
+    def prepare(self, *names: str) -> None:
+        """Fit these heads now and not when they are first asked; torch.compile wants all of a program's."""
+        for name in names:
+            one = torch.ones(1, dtype=self.dtype)
+            _ = self.read(one) if name == "read" else self.function(name, one)
 
     # -- computing -------------------------------------------------------------------------------
 
@@ -230,6 +238,11 @@ class Heads:
 
     def ratio(self, name: str) -> Ratio:
         """The fitted head behind a name."""
+        if name not in self._ratios:
+            self._ratios[name] = self._ratio(name)
+        return self._ratios[name]
+
+    def _ratio(self, name: str) -> Ratio:
         if name == "read" and self.mode == "fixed":
             return fitted_ratio(name, self.dtype, self.radius, None, self._grid)
         family = _family(name)
@@ -253,7 +266,3 @@ class Heads:
             else:
                 self._tables[name] = fitted_table(name, self.ratio(name).fit, self.ranges)
         return self._tables[name]
-
-    @cached_property
-    def _tables(self) -> dict[str, HeadTable]:
-        return {}
