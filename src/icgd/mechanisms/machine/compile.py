@@ -211,6 +211,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         powers=_pair(options.get("powers")),
         turns=options.get("turns"),
         kernels=kernels,
+        margin=options.get("margin"),
     )
     ranges = heads.ranges
     chosen = {
@@ -220,6 +221,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         "powers": list(ranges.powers),
         "turns": ranges.turns,
         "kernels": kernels,
+        "margin": options.get("margin"),
     }
     functions = {
         i.settings.get("function", "read") for tape in traced.tapes.tapes.values() for i in tape

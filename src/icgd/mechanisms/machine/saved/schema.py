@@ -191,6 +191,7 @@ class MachineConfig(_Part):
     powers: Annotated[list[int], Field(min_length=2, max_length=2)]
     turns: Annotated[int, Field(ge=1, le=512)]
     kernels: Literal["auto", "cpp", "torch"]
+    margin: float | None = None
 
 
 class FittedConfig(_Part):
