@@ -13,7 +13,7 @@ SMALL = {"n_rows": 4, "n_in": 2, "n_out": 2}
 OPTIONS = {
     "fixed": {"heads": "fixed", "exponents": (-8, 2)},
     "float": {"heads": "float", "exponents": (-8, 4)},
-    "coarse": {"heads": "fixed", "exponents": (-8, 2), "radius": 3.0, "margin": 2.0},
+    "coarse": {"heads": "fixed", "exponents": (-8, 2), "radius": 2.5, "margin": 1.0},
 }
 
 
