@@ -26,7 +26,7 @@ from icgd.mechanisms.machine.passes.simplify import without_unused
 from icgd.mechanisms.machine.problem import HostOptimizer, Tapes
 from icgd.mechanisms.machine.program import MachineProgram
 from icgd.mechanisms.machine.schedule import Schedules
-from icgd.mechanisms.machine.source import Source
+from icgd.mechanisms.machine.source import FunctionSource, Source
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode
 from icgd.mechanisms.machine.tape.tape import Tape
 from icgd.mechanisms.machine.training import TrainingProgram
@@ -49,7 +49,7 @@ class Traced:
     tapes: Tapes
     optimizer: HostOptimizer
     dtype: torch.dtype
-    source: Source | None
+    source: Source | FunctionSource
 
     def __str__(self) -> str:
         from icgd.mechanisms.machine.tape.listing import listing
@@ -90,7 +90,7 @@ def trace(
         captured = capture_function(step, example)
         dtype = _dtype_of(captured)
         tapes = Tapes({"call": tape_of(captured, dtype)}, title="a function")
-        return Traced(tapes, HostOptimizer(), dtype, None)
+        return Traced(tapes, HostOptimizer(), dtype, FunctionSource(step, example))
     source = Source(step, model, optimizer, example, tuple(hyper))
     return _traced(source, batch_sizes)
 
@@ -153,8 +153,7 @@ def compile_machine(
     traced = _as_traced(problem, optimizer, loss, example, batch_sizes, hyper)
     blueprint = choose(traced, MachineOptions(**options))
     program = build(blueprint)
-    if isinstance(program, TrainingProgram):
-        program.source = traced.source
+    program.source = traced.source
     return program
 
 
@@ -232,6 +231,19 @@ def _heads_for(tapes: Tapes) -> str:
     return "float" if wide or whole else "fixed"
 
 
+def heads_of(blueprint: Blueprint) -> Heads:
+    """The heads that a blueprint asks for."""
+    o = blueprint.options
+    return Heads(
+        o["heads"],
+        o["radius"],
+        blueprint.dtype,
+        exponents=_pair(o["exponents"]),
+        powers=_pair(o["powers"]),
+        turns=o["turns"],
+    )
+
+
 def build(blueprint: Blueprint) -> MachineProgram:
     """The program a blueprint describes.
 
@@ -241,15 +253,8 @@ def build(blueprint: Blueprint) -> MachineProgram:
     other models and optimizers as future work.
     """
     tapes: Tapes = blueprint.problem
-    o, dtype = blueprint.options, blueprint.dtype
-    heads = Heads(
-        o["heads"],
-        o["radius"],
-        dtype,
-        exponents=_pair(o["exponents"]),
-        powers=_pair(o["powers"]),
-        turns=o["turns"],
-    )
+    dtype = blueprint.dtype
+    heads = heads_of(blueprint)
     schedules = Schedules.of(tapes.tapes)
     tables = tables_for(schedules.kinds.banks, heads, dtype)
     radius = heads.domain("read").high
@@ -269,7 +274,7 @@ def build(blueprint: Blueprint) -> MachineProgram:
 
 def extended(program: TrainingProgram, sizes: Sequence[int]) -> TrainingProgram:
     """The same program with tapes for batches of further sizes; its layer is written anew."""
-    assert program.source is not None
+    assert isinstance(program.source, Source)
     traced = _traced(program.source, [*program.batch_sizes, *sizes])
     wider = build(Blueprint(MACHINE, traced.tapes, traced.optimizer, program.options, program.dtype))
     assert isinstance(wider, TrainingProgram)

@@ -13,6 +13,7 @@ from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.mechanisms.machine.codec import MachineCodec, Round
 from icgd.mechanisms.machine.problem import Tapes
 from icgd.mechanisms.machine.schedule import TapeMask
+from icgd.mechanisms.machine.source import FunctionSource, Source
 from icgd.transformer.program import Blueprint, Program
 from icgd.transformer.program.accounting import run_cost
 from icgd.transformer.program.progress import progress_reporter
@@ -43,6 +44,8 @@ class MachineProgram(Program):
 
     mask: TapeMask
     codec: MachineCodec
+    source: Source | FunctionSource | None = None
+    """The live objects it was compiled from; None for a program out of a file."""
 
     def __init__(self, blueprint: Blueprint, **parts: Any) -> None:
         super().__init__(blueprint, **parts)
