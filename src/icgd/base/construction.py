@@ -48,6 +48,7 @@ class Construction:
     data        what its programs are run with; None: as much as the program itself asks for
     walk *      (program, X, Y, init) -> exact values beside a trace
     cost *      (network, request) -> MethodCost, for `icgd cost`
+    card *      Program -> CardText: what a model card says of it, where problem and optimizer do not do
     parts       modules, or "module:name", whose docstrings name the statements it rests on
     switches    options of compile that `icgd run` has for it, to write a command that repeats a run
     settings    options of `icgd run` it takes beside those in its options and its rounds: "activation", "box"
@@ -80,6 +81,7 @@ class Construction:
     data: tuple[str, ...] | None = ("X", "Y")
     walk: Any = None
     cost: Any = None
+    card: Any = None
     parts: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()

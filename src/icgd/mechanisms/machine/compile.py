@@ -1,9 +1,9 @@
-"""(training step | function) -> Program: capture it, select instructions, write the layer that executes them."""
+"""(training step | function) -> Program: capture it, select instructions, write the layer for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -14,22 +14,23 @@ from icgd.mechanisms.machine.capture.captured import Captured
 from icgd.mechanisms.machine.capture.function import capture_function
 from icgd.mechanisms.machine.capture.step import capture_step
 from icgd.mechanisms.machine.capture.textbook import training_step
-from icgd.mechanisms.machine.codec import MachineCodec
 from icgd.mechanisms.machine.construction import MACHINE
-from icgd.mechanisms.machine.function import FunctionProgram
 from icgd.mechanisms.machine.layer.build import machine_layer
 from icgd.mechanisms.machine.layer.tables import tables_for
 from icgd.mechanisms.machine.options import MachineOptions
+from icgd.mechanisms.machine.passes.check import check_tape
 from icgd.mechanisms.machine.passes.fuse import fused_sums
 from icgd.mechanisms.machine.passes.select import select_instructions
 from icgd.mechanisms.machine.passes.simplify import without_unused
 from icgd.mechanisms.machine.problem import HostOptimizer, Tapes
-from icgd.mechanisms.machine.program import MachineProgram
+from icgd.mechanisms.machine.programs.codec import MachineCodec
+from icgd.mechanisms.machine.programs.function import FunctionProgram
+from icgd.mechanisms.machine.programs.program import MachineProgram
+from icgd.mechanisms.machine.programs.source import FunctionSource, Source
+from icgd.mechanisms.machine.programs.training import TrainingProgram
 from icgd.mechanisms.machine.schedule import Schedules
-from icgd.mechanisms.machine.source import FunctionSource, Source
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode
 from icgd.mechanisms.machine.tape.tape import Tape
-from icgd.mechanisms.machine.training import TrainingProgram
 from icgd.transformer.gadgets.machine_heads.heads import Heads
 from icgd.transformer.mask_rules import MaskRule
 from icgd.transformer.program import Blueprint
@@ -62,7 +63,9 @@ def tape_of(captured: Captured, dtype: torch.dtype) -> Tape:
     tape = select_instructions(
         captured.graph, captured.in_names, captured.out_names, captured.example, dtype
     )
-    return without_unused(fused_sums(without_unused(tape)))
+    tape = without_unused(fused_sums(without_unused(tape)))
+    check_tape(tape, captured, dtype)
+    return tape
 
 
 def trace(
@@ -152,8 +155,11 @@ def compile_machine(
     """See `icgd.compile`: a module with an optimizer and a loss, a traced step, or a function of tensors."""
     traced = _as_traced(problem, optimizer, loss, example, batch_sizes, hyper)
     blueprint = choose(traced, MachineOptions(**options))
+    blueprint.check()
     program = build(blueprint)
     program.source = traced.source
+    if isinstance(program, TrainingProgram):
+        program.widen = extended
     return program
 
 
@@ -185,7 +191,7 @@ def _as_traced(
             "loss",
             None,
             "be given: a function of (prediction, target)",
-            remedy="For a loop body of your own: icgd.compile(icgd.trace(step, model=..., optimizer=..., example=...)).",
+            remedy="A step of your own: icgd.compile(icgd.trace(step, model=..., optimizer=..., example=...)).",
         )
     step = training_step(problem, optimizer, loss)
     source = Source(step, problem, optimizer, tuple(example), tuple(hyper), loss)
@@ -197,6 +203,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
     options = {name: value for name, value in asdict(given).items() if value is not None}
     mode = options.get("heads") or _heads_for(traced.tapes)
     radius = float(options.get("radius", DEFAULT_RADIUS[traced.dtype]))
+    kernels = options.get("kernels", "auto")
     heads = Heads(
         mode,
         radius,
@@ -204,6 +211,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         exponents=_pair(options.get("exponents")),
         powers=_pair(options.get("powers")),
         turns=options.get("turns"),
+        kernels=kernels,
     )
     ranges = heads.ranges
     chosen = {
@@ -212,9 +220,16 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         "exponents": list(ranges.exponents),
         "powers": list(ranges.powers),
         "turns": ranges.turns,
-        "kernels": options.get("kernels", "auto"),
+        "kernels": kernels,
     }
-    return Blueprint(MACHINE, traced.tapes, traced.optimizer, chosen, traced.dtype)
+    functions = {
+        i.settings.get("function", "read") for tape in traced.tapes.tapes.values() for i in tape
+    }
+    fitted = {
+        name: {"even": list(even), "odd": list(odd)}
+        for name, (even, odd) in heads.values_of(sorted(functions)).items()
+    }
+    return Blueprint(MACHINE, traced.tapes, traced.optimizer, chosen, traced.dtype, fitted)
 
 
 def _pair(value: Sequence[int] | None) -> tuple[int, int] | None:
@@ -224,9 +239,7 @@ def _pair(value: Sequence[int] | None) -> tuple[int, int] | None:
 def _heads_for(tapes: Tapes) -> str:
     """Fixed heads where products meet numbers of ordinary size only."""
     every = [i for tape in tapes.tapes.values() for i in tape]
-    wide = any(
-        i.opcode is Opcode.FUNCTION and i.settings["function"] in NEEDS_FLOAT for i in every
-    )
+    wide = any(i.opcode is Opcode.FUNCTION and i.settings["function"] in NEEDS_FLOAT for i in every)
     whole = any(r.kind is Kind.INDEX for i in every for r in (i.output,) if i.n_reads)
     return "float" if wide or whole else "fixed"
 
@@ -241,6 +254,12 @@ def heads_of(blueprint: Blueprint) -> Heads:
         exponents=_pair(o["exponents"]),
         powers=_pair(o["powers"]),
         turns=o["turns"],
+        kernels=o["kernels"],
+        margin=o["margin"],
+        fitted={
+            name: (tuple(map(float, each["even"])), tuple(map(float, each["odd"])))
+            for name, each in blueprint.fitted.items()
+        },
     )
 
 
@@ -249,8 +268,8 @@ def build(blueprint: Blueprint) -> MachineProgram:
 
     Statement: [COT] Proposition 4.4
 
-    Differs from the paper: any step that can be written as instructions, where it has networks and SGD and names
-    other models and optimizers as future work.
+    Differs from the paper: any step that can be written as instructions, where it has networks and SGD and
+    names other models and optimizers as future work.
     """
     tapes: Tapes = blueprint.problem
     dtype = blueprint.dtype
@@ -276,6 +295,7 @@ def extended(program: TrainingProgram, sizes: Sequence[int]) -> TrainingProgram:
     """The same program with tapes for batches of further sizes; its layer is written anew."""
     assert isinstance(program.source, Source)
     traced = _traced(program.source, [*program.batch_sizes, *sizes])
-    wider = build(Blueprint(MACHINE, traced.tapes, traced.optimizer, program.options, program.dtype))
+    wider = build(replace(program.blueprint, problem=traced.tapes, optimizer=traced.optimizer))
     assert isinstance(wider, TrainingProgram)
+    wider.source, wider.widen = program.source, extended
     return wider

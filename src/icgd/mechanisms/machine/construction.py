@@ -20,6 +20,9 @@ MACHINE = Construction(
     statement="[COT] Proposition 4.4",
     rounds="epochs",
     starts=True,
+    schema=f"{_HERE}.saved.schema:MACHINE_CONFIG",
+    size=f"{_HERE}.saved.size:machine_size",
+    card=f"{_HERE}.programs.card:card_text",
     verifier="icgd.verification.machine.verify:verify_machine",
     judged_by=(
         "init",

@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated
-from icgd.mechanisms.machine.codec import Round
-from icgd.mechanisms.machine.function import TAPE, FunctionProgram, check_count
+from icgd.mechanisms.machine.programs.codec import Round
+from icgd.mechanisms.machine.programs.function import TAPE, FunctionProgram, check_count
 from icgd.oracle.eager_step import EagerStep, Named, one_ulp_away
 from icgd.verification.machine.check import MachineCheck, MachineRound, ProbeRecord
 from icgd.verification.machine.judge import RoundJudge, apart

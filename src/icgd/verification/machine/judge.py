@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from icgd.mechanisms.machine.compile import heads_of
-from icgd.mechanisms.machine.program import MachineProgram
+from icgd.mechanisms.machine.programs.program import MachineProgram
 from icgd.oracle.eager_step import EagerStep, Named, one_ulp_away
 from icgd.verification.bounds.tape.bound import TapeBound, tape_bound
 from icgd.verification.bounds.tape.sides import LiteralSide, MachineSide, Side, TorchSide

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from icgd.errors import InvalidParameter
-from icgd.mechanisms.machine.function import FunctionProgram
-from icgd.mechanisms.machine.source import FunctionSource, Source
-from icgd.mechanisms.machine.training import TrainingProgram
+from icgd.mechanisms.machine.programs.function import FunctionProgram
+from icgd.mechanisms.machine.programs.source import FunctionSource, Source
+from icgd.mechanisms.machine.programs.training import TrainingProgram
 from icgd.oracle.eager_step import EagerStep
 
 

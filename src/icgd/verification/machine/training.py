@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated
-from icgd.mechanisms.machine.codec import Round
-from icgd.mechanisms.machine.program import TrainingRun
-from icgd.mechanisms.machine.training import Prepared
+from icgd.mechanisms.machine.programs.codec import Round
+from icgd.mechanisms.machine.programs.program import TrainingRun
+from icgd.mechanisms.machine.programs.training import Prepared
 from icgd.oracle.eager_step import EagerStep, Named, one_ulp_away
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from icgd.errors import InvalidParameter
-from icgd.mechanisms.machine.function import FunctionProgram
-from icgd.mechanisms.machine.hyper import Schedule
-from icgd.mechanisms.machine.program import MachineProgram
-from icgd.mechanisms.machine.training import TrainingProgram
+from icgd.mechanisms.machine.programs.function import FunctionProgram
+from icgd.mechanisms.machine.programs.hyper import Schedule
+from icgd.mechanisms.machine.programs.program import MachineProgram
+from icgd.mechanisms.machine.programs.training import TrainingProgram
 from icgd.transformer.runtime.executors.choose import ExecutorName
 from icgd.verification.machine.check import MachineCheck
 from icgd.verification.machine.function import verify_function

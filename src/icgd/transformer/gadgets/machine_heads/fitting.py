@@ -16,7 +16,7 @@ from decimal import Decimal
 import torch
 from torch import Tensor
 
-from icgd.errors import AssumptionViolated
+from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.transformer.gadgets.heads.spectral_theory import GridGeometry, make_geometry
 from icgd.transformer.gadgets.machine_heads.families import Family, exactly
 from icgd.transformer.gadgets.machine_heads.grid_sums import GridSums
@@ -56,25 +56,56 @@ class Fit:
         return torch.stack([even + odd, even - odd], dim=-1).reshape(-1)
 
 
-def fit(family: Family, grid: tuple[int, float, float], dtype: torch.dtype) -> Fit:
-    """Fit the family's function to a head with (tokens, rho, margin)."""
+Values = tuple[tuple[float, ...], tuple[float, ...]]
+"""Even and odd values of the tokens of a fitted head."""
+
+
+def fit(
+    family: Family,
+    grid: tuple[int, float, float],
+    dtype: torch.dtype,
+    values: Values | None = None,
+) -> Fit:
+    """Fit the family's function to a head with (tokens, rho, margin).
+
+    values  of an earlier fit, kept: linear algebra rounds otherwise on another machine. They are proved anew
+    """
     n_grid, rho, margin = grid
     with exactly():
-        return _fitted(family, make_geometry(n_grid, rho, margin, family.radius, "spectral"), dtype)
+        geometry = make_geometry(n_grid, rho, margin, family.radius, "spectral")
+        return _fitted(family, geometry, dtype, values)
 
 
-def _fitted(family: Family, geometry: GridGeometry, dtype: torch.dtype) -> Fit:
+def _fitted(
+    family: Family, geometry: GridGeometry, dtype: torch.dtype, values: Values | None
+) -> Fit:
     if family.levels_are_values:
         sums = GridSums(geometry, (), tuple(geometry.levels()[0::2]))
     else:
-        sums = _refined(family, geometry, dtype)
+        sums = (
+            _refined(family, geometry, dtype)
+            if values is None
+            else _restored(family, geometry, values)
+        )
         largest = max(map(abs, (*sums.even, *sums.odd)))
         if not largest <= LARGEST_VALUE:
             raise AssumptionViolated(
-                f"The head of {family.name} with {geometry.n_grid} tokens would need values up to {largest:.3g}; at "
-                f"most {LARGEST_VALUE:g} keep their digits. Give it more tokens."
+                f"The head of {family.name} with {geometry.n_grid} tokens would need values up to "
+                f"{largest:.3g}; at most {LARGEST_VALUE:g} keep their digits. Give it more tokens."
             )
     return Fit(family, sums, dtype, *_proof(family, sums, dtype))
+
+
+def _restored(family: Family, geometry: GridGeometry, values: Values) -> GridSums:
+    even, odd = values
+    n = geometry.n_grid // 2
+    if (len(even), len(odd)) != (0 if family.odd else n, n):
+        raise InvalidParameter(
+            f"values of {family.name}",
+            (len(even), len(odd)),
+            f"be as many as the head has tokens: {(0 if family.odd else n, n)}",
+        )
+    return GridSums(geometry, even, odd)
 
 
 def _refined(family: Family, geometry: GridGeometry, dtype: torch.dtype) -> GridSums:

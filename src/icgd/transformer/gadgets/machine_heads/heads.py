@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,8 +14,9 @@ from torch import Tensor
 from icgd.errors import InvalidParameter
 from icgd.transformer.certificate import Certificate
 from icgd.transformer.gadgets.machine_heads.families import FAMILIES, TOKENS
-from icgd.transformer.gadgets.machine_heads.fitting import fit
+from icgd.transformer.gadgets.machine_heads.fitting import Values, fit
 from icgd.transformer.gadgets.machine_heads.head_table import HeadTable
+from icgd.transformer.gadgets.machine_heads.native_forms import NativeForms
 from icgd.transformer.gadgets.machine_heads.ranges import (
     POWERS,
     SPANS,
@@ -25,7 +28,9 @@ from icgd.transformer.gadgets.machine_heads.ranges import (
 from icgd.transformer.gadgets.machine_heads.ratio import Ratio
 from icgd.transformer.gadgets.machine_heads.tables import BUCKETS, fitted_table, native_table
 from icgd.transformer.gadgets.machine_heads.torch_forms import TorchForms
+from icgd.transformer.gadgets.native.kernels import kernels_available
 
+Kernels = Literal["auto", "cpp", "torch"]
 NATIVE = ("sigmoid", "tanh")
 FUNCTIONS = (*(name for name in BUCKETS if name != "read"), *NATIVE)
 """Every function there is a head for."""
@@ -46,12 +51,35 @@ class HeadError:
 
 
 @cache
-def fitted_ratio(name: str, dtype: torch.dtype, radius: float | None = None) -> Ratio:
-    """The head of a family, fitted once per process; `radius` where it is free."""
+def fitted_ratio(
+    name: str,
+    dtype: torch.dtype,
+    radius: float | None = None,
+    values: Values | None = None,
+    grid: Grid | None = None,
+) -> Ratio:
+    """The head of a family, fitted once per process; `radius` where it is free, `values` of an earlier fit."""
     family = FAMILIES[dtype][name]
     if radius is not None:
         family = replace(family, radius=radius)
-    return Ratio.of(fit(family, TOKENS[dtype][name], dtype))
+    return Ratio.of(fit(family, grid or TOKENS[dtype][name], dtype, values))
+
+
+def _forms(kernels: Kernels) -> type[TorchForms]:
+    if kernels not in get_args(Kernels):
+        raise InvalidParameter("kernels", kernels, "be 'auto', 'cpp' or 'torch'")
+    if kernels == "torch" or (kernels == "auto" and not kernels_available()):
+        return TorchForms
+    return NativeForms
+
+
+Grid = tuple[int, float, float]
+"""Tokens of a grid, width of the kernel in spacings, margin in widths."""
+
+
+def _family(name: str) -> str:
+    """A cosine is a sine of a shifted angle."""
+    return "sin" if name == "cos" else name
 
 
 class Heads:
@@ -61,6 +89,9 @@ class Heads:
     exponents  (lo, hi): numbers are decoded on (2^lo, 2^hi]
     powers     (lo, hi): exp gives results of about (2^lo, 2^hi)
     turns      sin and cos on |q| < turns pi
+    margin     of the grid of the heads that multiply, in widths of the kernel; exact to rounding unless given
+    fitted     values of tokens by function, as `values_of` gives them: of a program that was saved
+    kernels    "cpp", "torch", or "auto": C++ where it can be built, and a warning where it cannot
 
     Outside of its domain a function head gives NaN; `check` says which number it was.
 
@@ -83,7 +114,16 @@ class Heads:
         exponents: tuple[int, int] | None = None,
         powers: tuple[int, int] | None = None,
         turns: int | None = None,
+        kernels: Kernels = "auto",
+        margin: float | None = None,
+        fitted: Mapping[str, Values] | None = None,
     ) -> None:
+        self._fitted, self._grid = dict(fitted or {}), None
+        if margin is not None:
+            n_grid, rho, enough = TOKENS[dtype]["read"]
+            if not 1.0 <= margin <= enough:
+                raise InvalidParameter("margin", margin, f"lie between 1 and {enough:g}")
+            self._grid = (n_grid, rho, float(margin))
         if dtype not in SPANS:
             raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
         self.ranges = Ranges(
@@ -96,8 +136,16 @@ class Heads:
         )
         self.mode, self.radius, self.dtype = mode, float(radius), dtype
         self._u = torch.finfo(dtype).eps / 2
-        self._forms = TorchForms(self.ratio, self.ranges)
+        self._ratios: dict[str, Ratio] = {}
+        self._tables: dict[str, HeadTable] = {}
+        self._forms = _forms(kernels)(self.ratio, self.ranges)
         self._errors: dict[str, HeadError] = {}
+
+    def prepare(self, *names: str) -> None:
+        """Fit these heads now and not when they are first asked; torch.compile wants all of a program's."""
+        for name in names:
+            one = torch.ones(1, dtype=self.dtype)
+            _ = self.read(one) if name == "read" else self.function(name, one)
 
     # -- computing -------------------------------------------------------------------------------
 
@@ -126,7 +174,10 @@ class Heads:
     def read_error(self, size: Tensor) -> Tensor:
         """Bound on |read(q) - q| for |q| <= size, entry by entry."""
         error = self.error("read")
-        return torch.minimum(size * (1 + error.relative), self._bound(error, size))
+        if self.mode == "fixed":
+            return torch.where(size == 0, 0.0, error.relative * size + error.absolute)
+        # Below the lowest bucket 0 is read, and that is off by the number itself.
+        return torch.minimum(size, torch.clamp(error.relative * size, min=error.below))
 
     def function_error(self, name: str, q: Tensor, value: Tensor) -> Tensor:
         """Bound on |value - f(q)| for value = function(name, q), entry by entry."""
@@ -135,9 +186,6 @@ class Heads:
         if error.below == 0.0:
             return bound
         return torch.where((value == 0) & (q != 0), error.below, bound)
-
-    def _bound(self, error: HeadError, size: Tensor) -> Tensor:
-        return torch.clamp(error.relative * size, min=error.below)
 
     def certificate(self, name: str) -> Certificate:
         """Of a head on what range reduction leaves of its argument."""
@@ -165,33 +213,50 @@ class Heads:
         )
         # The computed value stands for the exact one in relative bounds.
         relative = ratio.relative * 1.001 if family.relative else 0.0
-        ranges = self.ranges
+        # Whether subnormal numbers are kept or flushed to zero, this covers what they lose.
+        underflow = 4 * torch.finfo(self.dtype).smallest_normal * max(1.0, 1 / ratio.base)
+        absolute, below, ranges = 0.0, 0.0, self.ranges
         if name == "read" and ranges.mode == "float":
-            return HeadError(relative, 0.0, ranges.lowest, certificate)
-        if name == "sqrt":
-            return HeadError(relative, 0.0, math.sqrt(ranges.lowest), certificate)
-        if name == "log":  # k ln 2 and the sum: two roundings and one
-            return HeadError(3.01 * u, ratio.error + 2 * u, 0.0, certificate)
-        if name == "exp":
-            lost = max(map(abs, ranges.powers)) * abs(ranges.ln2[1]) * 3 + 0.36
-            return HeadError(
-                relative + lost * u, 0.0, math.exp(ranges.exp_edges[0]) * 1.001, certificate
-            )
-        if name in ("sin", "cos"):
-            lost = ranges.turns * abs(ranges.pi[1]) * 3
-            return HeadError(relative + 1.01 * u, lost * u, 0.0, certificate)
-        if name == "erf":
-            beyond = math.erfc(ranges.erf_radius) * 1.001
-            return HeadError(relative, beyond, 0.0, certificate)
-        return HeadError(relative, 0.0, 0.0, certificate)
+            below = ranges.lowest
+        elif name == "sqrt":
+            below = math.sqrt(ranges.lowest)
+        elif name == "log":  # k ln 2 and the sum: two roundings and one
+            relative, absolute = 3.01 * u, ratio.error + 2 * u
+        elif name == "exp":
+            relative += u * (max(map(abs, ranges.powers)) * abs(ranges.ln2[1]) * 3 + 0.36)
+            below = math.exp(ranges.exp_edges[0]) * 1.001
+        elif name in ("sin", "cos"):
+            relative += 1.01 * u
+            absolute = u * ranges.turns * abs(ranges.pi[1]) * 3 + underflow
+        elif name == "erf":
+            absolute = math.erfc(ranges.erf_radius) * 1.001 + underflow
+        elif name == "read":
+            absolute = underflow
+        return HeadError(relative, absolute, below, certificate)
 
     # -- in literal form -------------------------------------------------------------------------
 
     def ratio(self, name: str) -> Ratio:
         """The fitted head behind a name."""
+        if name not in self._ratios:
+            self._ratios[name] = self._ratio(name)
+        return self._ratios[name]
+
+    def _ratio(self, name: str) -> Ratio:
         if name == "read" and self.mode == "fixed":
-            return fitted_ratio(name, self.dtype, self.radius)
-        return fitted_ratio("sin" if name == "cos" else name, self.dtype)
+            return fitted_ratio(name, self.dtype, self.radius, None, self._grid)
+        family = _family(name)
+        grid = self._grid if name == "read" else None
+        return fitted_ratio(family, self.dtype, None, self._fitted.get(family), grid)
+
+    def values_of(self, names: Iterable[str]) -> dict[str, Values]:
+        """What the heads of these functions have been fitted to, for files."""
+        fits = {_family(name): self.ratio(name).fit for name in names if name not in NATIVE}
+        return {
+            family: (fit.sums.even, fit.sums.odd)
+            for family, fit in fits.items()
+            if not fit.family.levels_are_values
+        }
 
     def table(self, name: str) -> HeadTable:
         """The literal heads: what a dense layer is written from."""
@@ -201,7 +266,3 @@ class Heads:
             else:
                 self._tables[name] = fitted_table(name, self.ratio(name).fit, self.ranges)
         return self._tables[name]
-
-    @cached_property
-    def _tables(self) -> dict[str, HeadTable]:
-        return {}

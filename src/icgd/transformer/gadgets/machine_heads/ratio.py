@@ -8,7 +8,7 @@ head keeps its relative precision, since nothing is subtracted.
 Rounding, with u the unit roundoff. y and sinh(y) err by (2 + e) u, which is an error of s, and costs
 `condition` times as much. c errs by 2u from w, the sum and the root; it cancels but in the odd part. A
 coefficient of w^j is rounded once, multiplied j times, added to j + 1 times at most, and w itself errs by u:
-together (3 j + 2) u. All bounds are sums of absolute values, taken over small cells of s at the worse end of each.
+together (3 j + 2) u. All bounds are sums of absolute values, over small cells of s, at the worse end of each.
 """
 
 from __future__ import annotations

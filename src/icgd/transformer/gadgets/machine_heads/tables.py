@@ -82,9 +82,8 @@ def _exp(ranges: Ranges, shift: float) -> list[Bucket]:
 
 def _erf(ranges: Ranges, shift: float) -> list[Bucket]:
     R = ranges.erf_radius
-    near = ranges.rounded(
-        R * (1 - torch.finfo(ranges.dtype).eps / 2)
-    )  # the float below: -R itself is outside
+    edge = torch.tensor(R, dtype=ranges.dtype)
+    near = float(torch.nextafter(edge, torch.zeros_like(edge)))  # -R itself is outside
     return [
         Bucket(-R, R),
         Bucket(R, sign=1.0, scale=0.0, gain=0.0, plus=1.0),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from icgd.errors import InvalidParameter
-from icgd.mechanisms.machine.codec import Round
-from icgd.mechanisms.machine.program import MachineProgram
+from icgd.mechanisms.machine.programs.codec import Round
+from icgd.mechanisms.machine.programs.program import MachineProgram
 from icgd.transformer.runtime.executors.choose import ExecutorName
 
 TAPE = "call"
@@ -39,12 +39,16 @@ class FunctionProgram(MachineProgram):
         inputs = self._inputs(arguments)
         names = list(inputs)
         self._check_fed_back(names)
-        results: list[Tensor] = []
-        for step in range(1, steps + 1):
-            results = self._results(inputs, executor)
-            inputs.update(zip(names, results, strict=False))
+        outputs = self.tapes.tapes[TAPE].outputs
+
+        def feed_back(step: int, values: Mapping[str, Tensor]) -> None:
+            results = tuple(values[name] for name in outputs)
+            inputs.update(zip(names, results, strict=False))  # what arrives in the next round
             if record is not None:
-                record(step, tuple(results))
+                record(step, results)
+
+        ended = self.execute({}, [Round(TAPE, inputs)] * steps, executor=executor, after=feed_back)
+        results = [ended.values[name] for name in outputs]
         return results[0] if len(results) == 1 else tuple(results)
 
     def _results(self, inputs: dict[str, Tensor], executor: ExecutorName) -> list[Tensor]:

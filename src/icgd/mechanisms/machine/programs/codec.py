@@ -20,7 +20,6 @@ from icgd.transformer.mask_rules import Address, Step
 from icgd.transformer.program.session import Session
 
 
-
 @dataclass(frozen=True)
 class Round:
     """One round to run: its tape, and what arrives in it by name."""

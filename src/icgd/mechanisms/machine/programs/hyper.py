@@ -29,7 +29,9 @@ def hyper_values(
         return _called(schedule, groups, start, n_rounds)
     listed = [schedule] * n_rounds if isinstance(schedule, (int, float)) else list(schedule)
     if len(listed) != n_rounds:
-        raise InvalidParameter("schedule", len(listed), f"hold a number for each of {n_rounds} rounds")
+        raise InvalidParameter(
+            "schedule", len(listed), f"hold a number for each of {n_rounds} rounds"
+        )
     return [{**start, **dict.fromkeys(rates, _rate(value))} for value in listed]
 
 

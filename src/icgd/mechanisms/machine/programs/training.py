@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.mechanisms.machine.codec import Round
-from icgd.mechanisms.machine.hyper import Schedule, hyper_values
-from icgd.mechanisms.machine.program import (
+from icgd.mechanisms.machine.programs.codec import Round
+from icgd.mechanisms.machine.programs.hyper import Schedule, hyper_values
+from icgd.mechanisms.machine.programs.program import (
     Ended,
     MachineProgram,
     TrainingRun,
     batches,
     rows_of,
 )
-from icgd.mechanisms.machine.source import Source
+from icgd.mechanisms.machine.programs.source import Source
 from icgd.transformer.runtime.executors.choose import ExecutorName
 
 
@@ -39,6 +39,9 @@ class Prepared:
 
 class TrainingProgram(MachineProgram):
     """The user's training step as one frozen layer; every round is one update."""
+
+    widen: Callable[[TrainingProgram, Sequence[int]], TrainingProgram] | None = None
+    """What compiles it again with tapes for batches of further sizes; None for a program out of a file."""
 
     @property
     def batch_sizes(self) -> list[int]:
@@ -65,8 +68,8 @@ class TrainingProgram(MachineProgram):
         epochs      passes over the data
         batch_size  rows of a batch; those of the example unless given. The last batch may be smaller
         shuffle     a seed: rows in another order in every epoch
-        schedule    of the learning rate: a number, one per round, a function of the round (from 0), or a function
-                    that makes a torch.optim.lr_scheduler of an optimizer
+        schedule    of the learning rate: a number, one per round, a function of the round (from 0), or a
+                    function that makes a torch.optim.lr_scheduler of an optimizer
         record      called with (round, everything by name) after every round
         watch       False: heads may be asked anything, also beyond what they are certified for
         """
@@ -223,18 +226,14 @@ class TrainingProgram(MachineProgram):
                 f"be one of {self.batch_sizes}: this program was altered and cannot be extended",
                 remedy="Compile it with batch_sizes=[...] before altering it.",
             )
-        if self.source is None:
+        if self.widen is None:
             raise InvalidParameter(
                 "batch_size",
                 missing[0],
                 f"be one of {self.batch_sizes}, for which this program has tapes",
                 remedy="Compile it with batch_sizes=[...] before saving it.",
             )
-        from icgd.mechanisms.machine.compile import extended
-
-        wider = extended(self, missing)
-        wider.source = self.source
-        return wider
+        return self.widen(self, missing)
 
     def predict(  # type: ignore[override]
         self,
@@ -249,8 +248,8 @@ class TrainingProgram(MachineProgram):
         tapes = [n for n in self.tapes.tapes if n.startswith("predict:")]
         if not tapes:
             raise AssumptionViolated(
-                "This program was compiled from a step of its own, which has no prediction. Compile it from model, "
-                "optimizer and loss, or compile the model: icgd.compile(model, example=(X[:8],))."
+                "This program was compiled from a step of its own, which has no prediction. Compile it from "
+                "model, optimizer and loss, or compile the model: icgd.compile(model, example=(X[:8],))."
             )
         rows = rows_of(inputs, self.dtype)
         size = max(int(n.partition(":")[2]) for n in tapes)
@@ -259,7 +258,9 @@ class TrainingProgram(MachineProgram):
         given = self.initial_state(None) if state is None else _named(state)
         rounds = []
         for start in range(0, n_rows, size):
-            index = torch.arange(start, start + size) % n_rows  # the last part is filled up with first rows
+            index = (
+                torch.arange(start, start + size) % n_rows
+            )  # the last part is filled up with first rows
             arriving = {f"data.{j}": value[index] for j, value in enumerate(rows)}
             rounds.append(Round(f"predict:{size}", arriving))
         ended = self.execute({n: given[n] for n in known if n in given}, rounds, executor=executor)

@@ -75,7 +75,10 @@ class Source(_Live):
                 k: written(v)
                 for k, v in group.items()
                 if k != "params"
-                and (isinstance(v, plain) or (isinstance(v, tuple) and all(isinstance(x, plain) for x in v)))
+                and (
+                    isinstance(v, plain)
+                    or (isinstance(v, tuple) and all(isinstance(x, plain) for x in v))
+                )
             }
             for group in groups
         ]

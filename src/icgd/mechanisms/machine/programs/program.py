@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated, InvalidParameter
-from icgd.mechanisms.machine.codec import MachineCodec, Round
 from icgd.mechanisms.machine.problem import Tapes
+from icgd.mechanisms.machine.programs.codec import MachineCodec, Round
+from icgd.mechanisms.machine.programs.cost import MachineCost, machine_cost
+from icgd.mechanisms.machine.programs.source import FunctionSource, Source
 from icgd.mechanisms.machine.schedule import TapeMask
-from icgd.mechanisms.machine.source import FunctionSource, Source
+from icgd.transformer.nn.chain.layer import Layer
 from icgd.transformer.program import Blueprint, Program
 from icgd.transformer.program.accounting import run_cost
 from icgd.transformer.program.progress import progress_reporter
@@ -40,7 +42,7 @@ class Ended:
 
 
 class MachineProgram(Program):
-    """A frozen layer whose mask rule is a program: instruction by instruction, every call of it writes a register."""
+    """A frozen layer whose mask rule is a program: every call of it executes an instruction."""
 
     mask: TapeMask
     codec: MachineCodec
@@ -56,6 +58,14 @@ class MachineProgram(Program):
         """What it executes."""
         problem: Tapes = self.problem
         return problem
+
+    @property
+    def cost(self) -> MachineCost:
+        """Steps, heads, widths and operations, tape by tape."""
+        stored = sum(value.numel() for value in self.state_dict().values())
+        layer = self.step
+        assert isinstance(layer, Layer)
+        return machine_cost(self.codec.schedules, self.tapes.tapes, layer, stored)
 
     def executor(self, session: Session, name: ExecutorName, **how: Any) -> AnyExecutor:
         """See Program; an altered program is run by its literal matrices, which know no short cuts."""
@@ -107,9 +117,7 @@ class MachineProgram(Program):
             values = self._values(engine, loop, rounds[-1].tape) if rounds else dict(state)
             copies = {name: value.clone() for name, value in values.items()}
         if watch:
-            remedy = (
-                f"The numbers of a round overflowed within {loop.rounds} rounds: lower lr or scale the data."
-            )
+            remedy = f"Numbers overflowed within {loop.rounds} rounds: lower lr or scale the data."
             refuse_overflow(self.construction.name, "registers", list(copies.values()), remedy)
         cost = run_cost(self, session, loop)
         return Ended(copies, outputs, cost, engine.watch.max_use)
@@ -123,7 +131,7 @@ class MachineProgram(Program):
         }
 
     def listing(self, tape: str | None = None) -> str:
-        """The tape as text: step, instruction, operands, shapes, heads, and the line of your code it comes from."""
+        """The tape as text: step, instruction, operands, shapes, heads, and its line of your code."""
         from icgd.mechanisms.machine.tape.listing import listing
 
         names = [tape] if tape is not None else list(self.tapes.tapes)
@@ -163,7 +171,7 @@ class TrainingRun:
 
     def predict(self, *inputs: Tensor) -> Tensor:
         """The model's predictions with the trained weights, by the frozen layer."""
-        from icgd.mechanisms.machine.training import TrainingProgram
+        from icgd.mechanisms.machine.programs.training import TrainingProgram
 
         assert isinstance(self.program, TrainingProgram)
         return self.program.predict(*inputs, state=self.state)
@@ -190,9 +198,7 @@ def rows_of(data: Sequence[Any], dtype: torch.dtype) -> list[Tensor]:
     return tensors
 
 
-def batches(
-    n_rows: int, batch_size: int, epochs: int, shuffle: int | None
-) -> Iterator[Tensor]:
+def batches(n_rows: int, batch_size: int, epochs: int, shuffle: int | None) -> Iterator[Tensor]:
     """Row numbers of every batch; the last one of an epoch may be smaller."""
     generator = torch.Generator().manual_seed(shuffle) if shuffle is not None else None
     for _ in range(epochs):
@@ -200,6 +206,3 @@ def batches(
         if generator is not None:
             order = torch.randperm(n_rows, generator=generator)
         yield from order.split(batch_size)
-
-
-
