@@ -255,7 +255,7 @@ def heads_of(blueprint: Blueprint) -> Heads:
         powers=_pair(o["powers"]),
         turns=o["turns"],
         kernels=o["kernels"],
-        margin=o["margin"],
+        margin=o.get("margin"),
         fitted={
             name: (tuple(map(float, each["even"])), tuple(map(float, each["odd"])))
             for name, each in blueprint.fitted.items()

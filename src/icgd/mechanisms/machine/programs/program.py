@@ -51,7 +51,11 @@ class MachineProgram(Program):
 
     def __init__(self, blueprint: Blueprint, **parts: Any) -> None:
         super().__init__(blueprint, **parts)
-        self.codec.bind(self.mask.schedules)
+        self._compiled_schedules = dict(self.mask.schedules)
+
+    def _is_altered(self) -> bool:
+        """See Program; the schedules are compared step by step."""
+        return dict(self.mask.schedules) != self._compiled_schedules or super()._is_altered()
 
     @property
     def tapes(self) -> Tapes:
@@ -87,6 +91,7 @@ class MachineProgram(Program):
         self._check_dtype()
         codec = self.codec
         with self._own_precision():
+            codec.bind(self.mask.schedules)
             session = codec.machine_session(state, rounds)
             loop = LoopState()
             engine = self.executor(session, executor, state=loop)

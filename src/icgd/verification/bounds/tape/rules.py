@@ -83,7 +83,8 @@ def _factors(i: Instruction, xs: Sequence[Seen], side: Side) -> tuple[Seen, Seen
     at = i.read_operand or 0
     factors = list(xs[:2])
     query = factors[at]
-    factors[at] = Seen(query.value, query.error + side.read(query.size))
+    least = (query.value.abs() - query.error).clamp(min=0)
+    factors[at] = Seen(query.value, query.error + side.read(least, query.size))
     return factors[0], factors[1]
 
 

@@ -38,8 +38,8 @@ class Side(Protocol):
     tiny: float
     odd: bool
 
-    def read(self, size: Tensor) -> Tensor:
-        """Bound on what the factor of a product is misread by, |factor| <= size."""
+    def read(self, least: Tensor, size: Tensor) -> Tensor:
+        """Bound on what the factor of a product is misread by, least <= |factor| <= size."""
 
     def function(self, name: str, low: Tensor, high: Tensor, size: Tensor) -> Tensor:
         """Bound on the error of a function on low..high, where |f| <= size; infinite where it has no answer."""
@@ -57,7 +57,7 @@ class TorchSide:
         self.u, self.tiny = limits.eps / 2, limits.tiny
         self.sums, self.factors, self.odd = 1, TORCH_FACTOR, True
 
-    def read(self, size: Tensor) -> Tensor:
+    def read(self, least: Tensor, size: Tensor) -> Tensor:
         """PyTorch reads exactly."""
         return torch.zeros_like(size)
 
@@ -75,10 +75,16 @@ class MachineSide:
         self.u, self.tiny = limits.eps / 2, limits.tiny
         self.sums, self.factors, self.odd = 1, 1, True
 
-    def read(self, size: Tensor) -> Tensor:
-        """See Heads.read_error; infinite beyond its domain."""
-        inside = self.heads.domain("read").contains(size)
-        return torch.where(inside, self.heads.read_error(size), math.inf)
+    def read(self, least: Tensor, size: Tensor) -> Tensor:
+        """The head's error; numbers that are too small are read as 0, others beyond the domain not at all."""
+        error = self.heads.error("read")
+        bound = torch.where(size == 0, 0.0, error.relative * size + error.absolute)
+        return self._readable(least, size, bound)
+
+    def _readable(self, least: Tensor, size: Tensor, bound: Tensor) -> Tensor:
+        domain = self.heads.domain("read")
+        lost = torch.where(least <= domain.zero_below, size.clamp(max=domain.zero_below), 0.0)
+        return torch.where(domain.contains(size), torch.maximum(bound, lost), math.inf)
 
     def function(self, name: str, low: Tensor, high: Tensor, size: Tensor) -> Tensor:
         """The head's error, relative to what it may compute."""
@@ -106,13 +112,12 @@ class LiteralSide(MachineSide):
         super().__init__(heads)
         self.sums, self.odd = 2, False  # positive and negative parts are summed apart
 
-    def read(self, size: Tensor) -> Tensor:
+    def read(self, least: Tensor, size: Tensor) -> Tensor:
         """The error of the literal head, and of values multiplied into its tokens."""
-        domain, table = self.heads.domain("read"), self.heads.table("read")
-        bound = self._literal(table, size)
+        domain, bound = self.heads.domain("read"), self._literal(self.heads.table("read"), size)
         if domain.zero_below:  # no bucket answers: exactly 0
-            bound = torch.where(size <= domain.zero_below, size, bound)
-        return torch.where(domain.contains(size), bound, math.inf)
+            bound = torch.where(size <= domain.zero_below, 0.0, bound)
+        return self._readable(least, size, bound)
 
     def function(self, name: str, low: Tensor, high: Tensor, size: Tensor) -> Tensor:
         """The error of the literal heads at either end; their gains are monotone between."""
