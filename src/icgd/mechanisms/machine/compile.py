@@ -26,7 +26,7 @@ from icgd.mechanisms.machine.problem import HostOptimizer, Tapes
 from icgd.mechanisms.machine.programs.codec import MachineCodec
 from icgd.mechanisms.machine.programs.function import FunctionProgram
 from icgd.mechanisms.machine.programs.program import MachineProgram
-from icgd.mechanisms.machine.programs.source import Source
+from icgd.mechanisms.machine.programs.source import FunctionSource, Source
 from icgd.mechanisms.machine.programs.training import TrainingProgram
 from icgd.mechanisms.machine.schedule import Schedules
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode
@@ -50,7 +50,7 @@ class Traced:
     tapes: Tapes
     optimizer: HostOptimizer
     dtype: torch.dtype
-    source: Source | None
+    source: Source | FunctionSource
 
     def __str__(self) -> str:
         from icgd.mechanisms.machine.tape.listing import listing
@@ -93,7 +93,7 @@ def trace(
         captured = capture_function(step, example)
         dtype = _dtype_of(captured)
         tapes = Tapes({"call": tape_of(captured, dtype)}, title="a function")
-        return Traced(tapes, HostOptimizer(), dtype, None)
+        return Traced(tapes, HostOptimizer(), dtype, FunctionSource(step, example))
     source = Source(step, model, optimizer, example, tuple(hyper))
     return _traced(source, batch_sizes)
 
@@ -157,8 +157,9 @@ def compile_machine(
     blueprint = choose(traced, MachineOptions(**options))
     blueprint.check()
     program = build(blueprint)
+    program.source = traced.source
     if isinstance(program, TrainingProgram):
-        program.source, program.widen = traced.source, extended
+        program.widen = extended
     return program
 
 
@@ -245,6 +246,25 @@ def _heads_for(tapes: Tapes) -> str:
     return "float" if wide or whole else "fixed"
 
 
+def heads_of(blueprint: Blueprint) -> Heads:
+    """The heads that a blueprint asks for."""
+    o = blueprint.options
+    return Heads(
+        o["heads"],
+        o["radius"],
+        blueprint.dtype,
+        exponents=_pair(o["exponents"]),
+        powers=_pair(o["powers"]),
+        turns=o["turns"],
+        kernels=o["kernels"],
+        margin=o.get("margin"),
+        fitted={
+            name: (tuple(map(float, each["even"])), tuple(map(float, each["odd"])))
+            for name, each in blueprint.fitted.items()
+        },
+    )
+
+
 def build(blueprint: Blueprint) -> MachineProgram:
     """The program a blueprint describes.
 
@@ -254,21 +274,8 @@ def build(blueprint: Blueprint) -> MachineProgram:
     names other models and optimizers as future work.
     """
     tapes: Tapes = blueprint.problem
-    o, dtype = blueprint.options, blueprint.dtype
-    heads = Heads(
-        o["heads"],
-        o["radius"],
-        dtype,
-        exponents=_pair(o["exponents"]),
-        powers=_pair(o["powers"]),
-        turns=o["turns"],
-        kernels=o["kernels"],
-        margin=o["margin"],
-        fitted={
-            name: (tuple(map(float, each["even"])), tuple(map(float, each["odd"])))
-            for name, each in blueprint.fitted.items()
-        },
-    )
+    dtype = blueprint.dtype
+    heads = heads_of(blueprint)
     schedules = Schedules.of(tapes.tapes)
     tables = tables_for(schedules.kinds.banks, heads, dtype)
     radius = heads.domain("read").high
@@ -288,7 +295,7 @@ def build(blueprint: Blueprint) -> MachineProgram:
 
 def extended(program: TrainingProgram, sizes: Sequence[int]) -> TrainingProgram:
     """The same program with tapes for batches of further sizes; its layer is written anew."""
-    assert program.source is not None
+    assert isinstance(program.source, Source)
     traced = _traced(program.source, [*program.batch_sizes, *sizes])
     wider = build(replace(program.blueprint, problem=traced.tapes, optimizer=traced.optimizer))
     assert isinstance(wider, TrainingProgram)

@@ -36,6 +36,7 @@ class Bank(nn.Module):
     def __init__(self, name: str, form: BankForm, dtype: torch.dtype) -> None:
         super().__init__()
         self.name, self.form = name, form
+        self._compiled_form = form
         self.ask, self.one, self.shut, self.gain = (frozen(1.0, (), dtype) for _ in range(4))
 
     @property
@@ -60,8 +61,8 @@ class Bank(nn.Module):
 
     @once_fixed
     def is_plain(self) -> bool:
-        """Whether every weight is the one that was compiled."""
-        return all(float(p) == 1.0 for p in self.parameters())
+        """Whether every weight, and the index map, is the one that was compiled."""
+        return self.form == self._compiled_form and all(float(p) == 1.0 for p in self.parameters())
 
 
 class BankAttention(AttentionLayer):
@@ -77,6 +78,7 @@ class BankAttention(AttentionLayer):
     ) -> None:
         super().__init__()
         self.layout, self.heads = layout, heads
+        self._compiled_heads = heads
         self.tables = named_parts("tables", tables)
         self.banks = named_parts("banks", {n: Bank(n, form, dtype) for n, form in banks.items()})
         self.anchor = frozen(1.0, (), dtype)  # a weight also where no head is needed
@@ -117,8 +119,8 @@ class BankAttention(AttentionLayer):
 
     @once_fixed
     def is_plain(self) -> bool:
-        """Whether the weights that are in no bank and no table are as compiled."""
-        return float(self.anchor) == 1.0
+        """Whether what is in no bank and no table is as compiled."""
+        return float(self.anchor) == 1.0 and self.heads is self._compiled_heads
 
     def emit(self, b: Builder, radius: float) -> None:
         """See AttentionLayer; only the bank whose operands arrived has anything to do."""

@@ -20,13 +20,20 @@ class _Frozen(nn.Module):
     """Weights that know what they were compiled to."""
 
     def keep(self) -> None:
-        """Remember the weights of the compiler."""
+        """Remember the weights of the compiler, and where they stand."""
         self._compiled = {name: p.detach().clone() for name, p in self.named_parameters()}
+        self._placed = self._places()
+
+    def _places(self) -> dict[str, object]:
+        kinds = (str, int, tuple)
+        own = {name: value for name, value in vars(self).items() if isinstance(value, kinds)}
+        return {name: value for name, value in own.items() if name != "training"}
 
     @once_fixed
     def is_plain(self) -> bool:
-        """Whether every weight is the one that was compiled."""
-        return all(torch.equal(p, self._compiled[name]) for name, p in self.named_parameters())
+        """Whether every weight, and its place, is the one that was compiled."""
+        same = all(torch.equal(p, self._compiled[name]) for name, p in self.named_parameters())
+        return same and self._places() == self._placed
 
 
 class GridTable(_Frozen):

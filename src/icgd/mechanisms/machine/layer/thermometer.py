@@ -32,7 +32,7 @@ class Thermometer(RoutedPart):
         super().__init__(off, target, dtype)
         self.wire = wire
         each = [bucket.units(dtype) for bucket in buckets]
-        self.bucket_of = [k for k, units in enumerate(each) for _ in units]
+        self.bucket_of = tuple(k for k, units in enumerate(each) for _ in units)
         units = [unit for several in each for unit in several]
         table = torch.tensor(units, dtype=torch.float64).reshape(-1, 2)
         self.factor = frozen(table[:, 0], (len(units),), dtype)

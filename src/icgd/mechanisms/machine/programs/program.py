@@ -13,6 +13,7 @@ from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.mechanisms.machine.problem import Tapes
 from icgd.mechanisms.machine.programs.codec import MachineCodec, Round
 from icgd.mechanisms.machine.programs.cost import MachineCost, machine_cost
+from icgd.mechanisms.machine.programs.source import FunctionSource, Source
 from icgd.mechanisms.machine.schedule import TapeMask
 from icgd.transformer.nn.chain.layer import Layer
 from icgd.transformer.program import Blueprint, Program
@@ -45,10 +46,16 @@ class MachineProgram(Program):
 
     mask: TapeMask
     codec: MachineCodec
+    source: Source | FunctionSource | None = None
+    """The live objects it was compiled from; None for a program out of a file."""
 
     def __init__(self, blueprint: Blueprint, **parts: Any) -> None:
         super().__init__(blueprint, **parts)
-        self.codec.bind(self.mask.schedules)
+        self._compiled_schedules = dict(self.mask.schedules)
+
+    def _is_altered(self) -> bool:
+        """See Program; the schedules are compared step by step."""
+        return dict(self.mask.schedules) != self._compiled_schedules or super()._is_altered()
 
     @property
     def tapes(self) -> Tapes:
@@ -84,6 +91,7 @@ class MachineProgram(Program):
         self._check_dtype()
         codec = self.codec
         with self._own_precision():
+            codec.bind(self.mask.schedules)
             session = codec.machine_session(state, rounds)
             loop = LoopState()
             engine = self.executor(session, executor, state=loop)

@@ -124,15 +124,27 @@ class RoutedPart(FeedForwardPart):
         self.off, self.target, self.dtype = (off,), target, dtype
         self.shut = frozen(-STRENGTH[dtype], (), dtype)
         self._compiled: dict[str, Tensor] = {}
+        self._wired: dict[str, object] = {}
 
     def keep(self) -> None:
-        """Remember the weights as they are now: those of the compiler."""
+        """Remember weights and wiring as they are now: those of the compiler."""
         self._compiled = {name: p.detach().clone() for name, p in self.named_parameters()}
+        self._wired = self._wiring()
+
+    def _wiring(self) -> dict[str, object]:
+        """Slots, index maps and places: they say where weights stand in the matrices, and so are weights too."""
+        kinds = (str, int, tuple, Wire)
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if isinstance(value, kinds) and name != "training"
+        }
 
     @once_fixed
     def is_plain(self) -> bool:
         """See FeedForwardPart."""
-        return all(torch.equal(p, self._compiled[name]) for name, p in self.named_parameters())
+        same = all(torch.equal(p, self._compiled[name]) for name, p in self.named_parameters())
+        return same and self._wiring() == self._wired
 
     def is_open(self, b: Builder) -> bool:
         """Whether this is its kind of step."""
