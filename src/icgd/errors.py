@@ -87,6 +87,14 @@ class OutOfRange(AssumptionViolated):
 class UnsupportedOp(AssumptionViolated):
     """Operations of a captured step that the machine has no instruction for; all of them at once."""
 
+    def __init__(self, *operations: str) -> None:
+        super().__init__(*operations)
+        if len(operations) > 1:
+            listed = "".join(f" ({i}) {text}" for i, text in enumerate(operations, 1))
+            self.args = (
+                f"The machine cannot run {len(operations)} operations of the step:{listed}",
+            )
+
 
 class DataDependentStep(AssumptionViolated):
     """A step whose course depends on computed numbers, so that it is not one fixed sequence.
@@ -100,12 +108,12 @@ class DataDependentStep(AssumptionViolated):
         what = (
             "The shape of a result depends on computed numbers"
             if shape
-            else "Python branches on a computed number"
+            else "Python branches on a computed number, or prints or converts it"
         )
         remedy = (
             "Keep every entry, and weigh those you do not want with 0 (torch.where)."
             if shape
-            else "Compute both branches and choose with torch.where; keep printing and logging outside the step."
+            else "Compute both branches and choose with torch.where; print and log outside the step."
         )
         super().__init__(
             f"{what}, so the step is not one fixed sequence: {file}:{line}: {condition}. {remedy}"
@@ -130,9 +138,9 @@ class CaptureMismatch(AssumptionViolated):
     def __init__(self, name: str, difference: float, size: float) -> None:
         self.name, self.difference, self.size = name, difference, size
         super().__init__(
-            f"The captured graph and the step disagree: `{name}` differs by {difference:.3g}, its largest entry "
-            f"is {size:.3g}. The step must reach its numbers through the model, the optimizer and its arguments "
-            "alone: call model.parameters() inside the step, not before it."
+            f"The captured graph and the step disagree: `{name}` differs by {difference:.3g}, its largest "
+            f"entry is {size:.3g}. The step must reach its numbers through the model, the optimizer and its "
+            "arguments alone: call model.parameters() inside the step, not before it."
         )
 
     def __reduce__(self) -> tuple[object, ...]:

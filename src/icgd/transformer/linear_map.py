@@ -70,6 +70,26 @@ class LinearMap:
         """Whether, besides, every entry of the register occurs exactly once."""
         return all(move[0] in ("view", "permute", "flip") for move in self.moves)
 
+    @cached_property
+    def before_broadcast(self) -> LinearMap:
+        """The same without a last expansion that entry-by-entry operations do by themselves.
+
+        >>> LinearMap((3,)).then("view", (1, 3)).then("expand", (4, 3)).before_broadcast.is_identity
+        True
+        """
+        moves = list(self.moves)
+        if not moves or moves[-1][0] != "expand":
+            return self
+        moves.pop()
+        shape = LinearMap(self.source, tuple(moves)).shape
+        if len(self.shape) != len(shape):
+            return self
+        if moves and moves[-1][0] == "view":
+            earlier = LinearMap(self.source, tuple(moves[:-1])).shape
+            if shape == (1,) * (len(shape) - len(earlier)) + earlier:
+                moves.pop()
+        return LinearMap(self.source, tuple(moves))
+
     def then(self, name: str, *arguments: Any) -> LinearMap:
         """This map followed by one more move; moves that do nothing are left out."""
         return self._with((name, *arguments))

@@ -18,6 +18,7 @@ from icgd.mechanisms.machine.construction import MACHINE
 from icgd.mechanisms.machine.layer.build import machine_layer
 from icgd.mechanisms.machine.layer.tables import tables_for
 from icgd.mechanisms.machine.options import MachineOptions
+from icgd.mechanisms.machine.passes.check import check_tape
 from icgd.mechanisms.machine.passes.fuse import fused_sums
 from icgd.mechanisms.machine.passes.select import select_instructions
 from icgd.mechanisms.machine.passes.simplify import without_unused
@@ -62,7 +63,9 @@ def tape_of(captured: Captured, dtype: torch.dtype) -> Tape:
     tape = select_instructions(
         captured.graph, captured.in_names, captured.out_names, captured.example, dtype
     )
-    return without_unused(fused_sums(without_unused(tape)))
+    tape = without_unused(fused_sums(without_unused(tape)))
+    check_tape(tape, captured, dtype)
+    return tape
 
 
 def trace(
@@ -258,6 +261,7 @@ def build(blueprint: Blueprint) -> MachineProgram:
         powers=_pair(o["powers"]),
         turns=o["turns"],
         kernels=o["kernels"],
+        margin=o["margin"],
         fitted={
             name: (tuple(map(float, each["even"])), tuple(map(float, each["odd"])))
             for name, each in blueprint.fitted.items()

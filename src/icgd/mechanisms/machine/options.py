@@ -15,6 +15,8 @@ class MachineOptions:
     exponents  (lo, hi): with heads="float", and for roots, logarithms and reciprocals, numbers in 2**lo .. 2**hi
     powers     (lo, hi): exp gives results of 2**lo .. 2**hi
     turns      sin and cos take angles up to so many times pi
+    margin     distance, in widths of the kernel, from the range to the end of the grid of heads that multiply: 8.25
+               makes them exact to rounding, 3 visibly wrong
     kernels    how the fast executor evaluates heads: "cpp", "torch", or "auto" (C++ where there is a compiler)
     """
 
@@ -23,4 +25,5 @@ class MachineOptions:
     exponents: tuple[int, int] | None = None
     powers: tuple[int, int] | None = None
     turns: int | None = None
+    margin: float | None = None
     kernels: Literal["auto", "cpp", "torch"] | None = None

@@ -262,13 +262,16 @@ def test_an_answer_does_not_depend_on_what_stands_beside_it(dtype):
 
 
 @pytest.mark.slow
-def test_compiled_programs_see_the_kernels():
-    heads, _ = heads_for("fixed", F64, "cpp")
+@KERNELS
+def test_compiled_programs_see_the_heads(kernels):
+    heads, _ = heads_for("fixed", F64, kernels)
+    heads.prepare("read", "sqrt")
     compiled = torch.compile(
         lambda q: heads.function("sqrt", heads.read(q) + 1) * 2, fullgraph=True
     )
     q = torch.rand(5, 3, dtype=F64)
-    assert torch.equal(compiled(q), heads.function("sqrt", heads.read(q) + 1) * 2)
+    plain = heads.function("sqrt", heads.read(q) + 1) * 2
+    assert bool(((compiled(q) - plain).abs() <= 1e-14).all())
 
 
 # -- the cost of having them ----------------------------------------------------------------------
@@ -284,4 +287,4 @@ def test_heads_are_fitted_once_per_process_and_fast():
         "[h.error(name) for name in (*FUNCTIONS, 'read')]; print(time.process_time() - t)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 4.0  # about 0.7 s alone
+    assert float(done.stdout) < 4.0  # about 0.3 s

@@ -61,7 +61,8 @@ def perturbed(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     moved: dict[str, Tensor] = {}
     for index, (name, value) in enumerate(values.items()):
         generator = torch.Generator().manual_seed(1000 * seed + index)
-        if not value.is_floating_point() or (name.startswith("state.") and value.dim() == 0):
+        counter = name.startswith(("state.", "buffer.")) and value.dim() == 0
+        if counter or not value.is_floating_point():
             moved[name] = value.clone()
         elif name.startswith("param."):
             size = float(value.abs().mean()) or 1.0

@@ -66,30 +66,67 @@ def run_eager(
     step: Callable[..., Any],
     model: nn.Module,
     optimizer: Optimizer | None,
-    captured: Captured | None,
+    captured: Captured,
     values: Mapping[str, Tensor],
     example: Sequence[Any],
     calls: int = 1,
 ) -> dict[str, Tensor]:
     """Results of the step by the names a capture gives them.
 
-    captured  for how it lays out the state; None for the live one
-    values    by name: parameters, buffers, state, hyper-parameters to start from; else the live ones
+    captured  for how it lays out the state
+    values    parameters, buffers, state and hyper-parameters to start from, by name
     example   the arguments of the step
     calls     so many times from the same numbers: only gradients stay from one call to the next
     """
     dtype = precision(model.parameters(), precision(values.values()))
     results: dict[str, Tensor] = {}
-    groups = captured.groups if captured else {}
-    with generators_kept(), module_kept(model), restored(optimizer), counters_in(dtype, optimizer):
+    with _everything_kept(model, optimizer, dtype):
         for _ in range(calls):
             _set_model(model, values)
-            _set_optimizer(optimizer, model, values, captured)
-            with torch.enable_grad():
-                out = step(*pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), example))
-            results = _read(model, optimizer, groups)
+            if optimizer is not None:
+                _set_optimizer(optimizer, model, values, captured)
+            out = _call(step, example)
+            results = _read(model, optimizer, captured.groups)
             results |= {k: v.clone() for k, v in number_tensors(out, dtype).items()}
     return results
+
+
+def state_after(
+    step: Callable[..., Any],
+    model: nn.Module,
+    optimizer: Optimizer | None,
+    example: Sequence[Any],
+) -> State:
+    """The optimizer's state, by parameter, after one step from where everything stands."""
+    with _everything_kept(model, optimizer, precision(model.parameters())):
+        if optimizer is not None:
+            own = {p: own_copies(entries) for p, entries in optimizer.state.items()}
+            optimizer.state = defaultdict(dict, own)
+        _call(step, example)
+        return state_by_name(model, optimizer)
+
+
+def state_by_name(model: nn.Module, optimizer: Optimizer | None) -> State:
+    """Copies of the optimizer's state, by parameter."""
+    if optimizer is None:
+        return {}
+    state = optimizer.state
+    return {name: own_copies(state[p]) for name, p in model.named_parameters() if state.get(p)}
+
+
+@contextmanager
+def _everything_kept(
+    model: nn.Module, optimizer: Optimizer | None, dtype: torch.dtype
+) -> Iterator[None]:
+    with generators_kept(), module_kept(model), restored(optimizer), counters_in(dtype, optimizer):
+        yield
+
+
+def _call(step: Callable[..., Any], example: Sequence[Any]) -> Any:
+    """The step on copies of its arguments, which it may write into."""
+    copies = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), tuple(example))
+    with torch.enable_grad():
+        return step(*copies)
 
 
 @torch.no_grad()
@@ -101,14 +138,9 @@ def _set_model(model: nn.Module, values: Mapping[str, Tensor]) -> None:
 
 
 def _set_optimizer(
-    optimizer: Optimizer | None,
-    model: nn.Module,
-    values: Mapping[str, Tensor],
-    captured: Captured | None,
+    optimizer: Optimizer, model: nn.Module, values: Mapping[str, Tensor], captured: Captured
 ) -> None:
-    """From the given state and hyper-parameters; the optimizer's own where nothing is given."""
-    if optimizer is None or captured is None:
-        return
+    """From the given state and hyper-parameters."""
     parameters = dict(model.named_parameters())
     hypers = {
         name.removeprefix("hyper."): float(value)
@@ -146,10 +178,7 @@ def _state_by_parameter(
 def _read(model: nn.Module, optimizer: Optimizer | None, groups: Layout) -> dict[str, Tensor]:
     results = {f"param.{n}": p.detach().clone() for n, p in model.named_parameters()}
     results |= {f"buffer.{n}": b.detach().clone() for n, b in model.named_buffers()}
-    if optimizer is None:
-        return results
-    parameters = dict(model.named_parameters())
-    state = {n: dict(optimizer.state[p]) for n, p in parameters.items() if optimizer.state.get(p)}
+    state = state_by_name(model, optimizer)
     for owner, names in groups.items():
         for key in state.get(names[0], {}):
             pieces = [state[name][key] for name in names]

@@ -129,9 +129,12 @@ class FlatStep:
 
     @torch.no_grad()
     def _cut(self, vector: Tensor, names: tuple[str, ...]) -> None:
-        pieces = vector.detach().split([self.parameters[name].numel() for name in names])
-        for name, piece in zip(names, pieces, strict=True):
-            self.parameters[name].copy_(piece.view(self.parameters[name].shape))
+        whole, start = vector.detach(), 0
+        for name in names:  # one slice each: `split` would be traced again for every piece of it
+            parameter = self.parameters[name]
+            end = start + parameter.numel()
+            parameter.copy_(whole[start:end].view(parameter.shape))
+            start = end
 
 
 @contextmanager

@@ -13,7 +13,11 @@ from icgd.mechanisms.machine.capture.check import check_capture, perturbed_batch
 from icgd.mechanisms.machine.capture.eager import number_tensors
 from icgd.mechanisms.machine.capture.inputs import checked_function, key_path
 from icgd.mechanisms.machine.capture.origins import Labels, Watching, call_the_users_step
-from icgd.mechanisms.machine.capture.tracing import explained, functional_graph
+from icgd.mechanisms.machine.capture.tracing import (
+    explained,
+    functional_graph,
+    generators_kept,
+)
 
 
 def capture_function(function: Callable[..., Any], example: Sequence[Any]) -> Captured:
@@ -34,7 +38,9 @@ def capture_function(function: Callable[..., Any], example: Sequence[Any]) -> Ca
         out_names[:] = results
         return list(results.values())
 
-    with explained(lambda: function(*arguments)):
+    with generators_kept():
+        function(*arguments)  # a mistake of the function's own is its own news
+    with explained():
         graph = functional_graph(of_tensors, values)
     names = [f"data.{key_path(path)}" for path, _ in pytree.tree_flatten_with_path(arguments)[0]]
     captured = Captured(graph, names, list(out_names), values, arguments=spec)

@@ -77,11 +77,21 @@ def current_origin(layers: dict[int, str]) -> Origin:
         elif not layer and name.startswith(LAYERS) and frame.f_code.co_name == "forward":
             layer = _layer(frame, layers)
         if is_users(name):
-            text = linecache.getline(name, frame.f_lineno, frame.f_globals).strip()
+            text = shortened(linecache.getline(name, frame.f_lineno, frame.f_globals))
             if name == TEXTBOOK and layer:
                 text = f"{text}  # {layer}"
             return Origin(Path(name).name, frame.f_lineno, text, phase)
     return Origin(phase=phase)
+
+
+def shortened(text: str, limit: int = 110) -> str:
+    """One line of source without indentation, and without its end if it is long.
+
+    >>> shortened("    y = f(x)\\n"), shortened("a" * 200, 10)
+    ('y = f(x)', 'aaaaaaa...')
+    """
+    text = text.strip()
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def _steps_an_optimizer(frame: FrameType) -> bool:

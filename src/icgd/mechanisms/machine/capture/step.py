@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
-from icgd.errors import AssumptionViolated
-from icgd.mechanisms.machine.capture.captured import Captured, Plain
+from icgd.errors import raise_all
+from icgd.mechanisms.machine.capture.captured import Captured
 from icgd.mechanisms.machine.capture.check import check_capture, perturbed_batches
-from icgd.mechanisms.machine.capture.eager import number_tensors, run_eager
+from icgd.mechanisms.machine.capture.eager import number_tensors, state_after, state_by_name
 from icgd.mechanisms.machine.capture.flat import (
     Layout,
     check_elementwise,
@@ -60,10 +60,10 @@ def capture_step(
     if flat:
         check_elementwise(optimizer)
     setting = _Setting(step, model, optimizer, tuple(example), tuple(hyper), flat, dtype)
-    state: State = {}
-    if not fresh and optimizer is not None:
-        state = setting.own_state() or setting.state_after_one_step()
-    captured = setting.capture(state)
+    after = state_after(
+        step, model, optimizer, example
+    )  # a mistake of the step's own is its own news
+    captured = setting.capture(setting.first_state() if fresh else setting.later_state(after))
     check_capture(captured, step, model, optimizer, perturbed_batches(setting.example))
     return captured
 
@@ -84,42 +84,26 @@ class _Setting:
     def __post_init__(self) -> None:
         self.groups = parameter_groups(self.model, self.optimizer)
 
-    def run(self) -> None:
-        """The step, eagerly, from where everything stands."""
-        run_eager(self.step, self.model, self.optimizer, None, {}, self.example)
+    def first_state(self) -> State:
+        """Empty, but for optimizers that write theirs when they are constructed: their counters are 0."""
+        state = state_by_name(self.model, self.optimizer)
+        counters = [entries.get("step") for entries in state.values()]
+        untouched = all(counter is not None and float(counter) == 0 for counter in counters)
+        return self._laid_out(state) if untouched else {}
 
-    def own_state(self) -> State:
-        """The state that the optimizer has already, in the model's precision."""
-        if self.optimizer is None or not self.optimizer.state:
-            return {}
-        state: State = {}
-        for group, names in zip(self.optimizer.param_groups, self.groups, strict=True):
-            for parameter, name in zip(group["params"], names, strict=True):
-                if self.optimizer.state.get(parameter):
-                    state[name] = dict(self.optimizer.state[parameter])
+    def later_state(self, after: State) -> State:
+        """The state the optimizer has already; if it has none, what a step leaves behind."""
+        return self._laid_out(state_by_name(self.model, self.optimizer) or after)
+
+    def _laid_out(self, state: State) -> State:
         return flattened_state(state, self.groups) if self.flat else state
-
-    def state_after_one_step(self) -> State:
-        """What the first step leaves behind: the names are the trace's, the numbers its graph's."""
-        trace = _Trace(self, {})
-        with explained(self.run):
-            graph = functional_graph(trace, trace.values)
-        with torch.no_grad():
-            results = dict(zip(trace.out_names, Plain(graph).run(*trace.values), strict=True))
-        return {
-            owner: {
-                key: results[f"state.{owner}.{key}"] if isinstance(value, Tensor) else value
-                for key, value in entries.items()
-            }
-            for owner, entries in trace.state_after.items()
-        }
 
     def capture(self, state: State) -> Captured:
         """One capture from this state; not compared with anything yet."""
         trace = _Trace(self, state)
-        with explained(self.run):
+        with explained():
             graph = functional_graph(trace, trace.values)
-        trace.check_structure(state)
+        trace.check_structure(graph)
         _, arguments = pytree.tree_flatten(self.example)
         return Captured(
             graph,
@@ -215,18 +199,36 @@ class _Trace:
         self.out_names = list(results)
         return list(results.values())
 
-    def check_structure(self, state: State) -> None:
-        """A steady step leaves a state of the same names and shapes; the module keeps its shapes."""
-        # compared by name and shape in check.py; here what no tensor shows
+    def check_structure(self, graph: fx.GraphModule) -> None:
+        """What a step leaves behind must be what the next one can start from."""
+        (results,) = graph.graph.output_node().args
+        before = dict(zip(self.in_names, self.values, strict=True))
+        after = dict(zip(self.out_names, results, strict=True))  # type: ignore[arg-type]
+        raise_all([*_shape_complaints(before, after), *self._number_complaints()])
+
+    def _number_complaints(self) -> Iterator[str]:
         for owner, entries in self.fixed.items():
             for key, before in entries.items():
                 after = self.state_after.get(owner, {}).get(key)
-                if after is not before and after != before:
-                    raise AssumptionViolated(
+                if isinstance(before, (int, float)) and after != before:
+                    yield (
                         f"The optimizer's state `{key}` of {owner} is the Python number {before!r} and "
-                        f"becomes {after!r}: it would be frozen in the graph. Store it as a tensor "
-                        "(torch.tensor(0.0)) and update it in place."
+                        f"becomes {after!r}: the graph would hold it fixed. Store it as a tensor "
+                        "(torch.tensor(0.0)) and update that in place."
                     )
+
+
+def _shape_complaints(before: Mapping[str, Tensor], after: Mapping[str, Any]) -> Iterator[str]:
+    for name, node in after.items():
+        shape = tuple(node.meta["val"].shape)
+        if name in before and shape != tuple(before[name].shape):
+            yield (
+                f"`{name}` has shape {tuple(before[name].shape)} before the step and {shape} after it. "
+                "Keep shapes: reserve the room that is needed at the end."
+            )
+    kept = [name for name in before if name.startswith("state.") and name not in after]
+    if kept:
+        yield f"The step drops state that it started from: {', '.join(kept)}. Keep it in every step."
 
 
 class _Body(nn.Module):

@@ -7,7 +7,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,11 +20,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from icgd.errors import AssumptionViolated, DataDependentStep, UnsupportedOp
 from icgd.mechanisms.machine.capture.captured import origin_of
 from icgd.mechanisms.machine.capture.cleaning import check_random, cleaned, without_bookkeeping
-from icgd.mechanisms.machine.capture.origins import Replay, is_users, settle_phases
+from icgd.mechanisms.machine.capture.origins import Replay, is_users, settle_phases, shortened
 from icgd.mechanisms.machine.decompose.ops import op_name, unsupported
 from icgd.mechanisms.machine.decompose.table import first_table, table
 
 BRANCHES = ("GuardOnDataDependentSymNode", "DataDependentOutputException")
+CONVERSIONS = ("SymFloat", "SymBool", "SymInt", ".numpy() is not supported")
 SHAPES = ("DynamicOutputShapeException",)
 
 
@@ -92,44 +93,51 @@ def check_instructions(graph: fx.Graph) -> None:
 def _explain(error: Exception) -> None:
     """Raise DataDependentStep in the place of PyTorch's own complaint about values it cannot know."""
     kind = type(error).__name__
-    if kind not in BRANCHES + SHAPES:
+    converted = any(mark in str(error) for mark in CONVERSIONS)
+    if kind not in BRANCHES + SHAPES and not converted:
         return
     frame = deciding_frame(error)
     if frame is None:
         return
+    condition = shortened(frame.line or frame.name)
+    inner = _inner_frame(error, frame)
+    if inner is not None:
+        condition += f" (in {place(inner)})"
     raise DataDependentStep(
-        frame.filename.rpartition("/")[2],
-        frame.lineno or 0,
-        frame.line or frame.name,
-        shape=kind in SHAPES,
+        Path(frame.filename).name, frame.lineno or 0, condition, shape=kind in SHAPES
     ) from None
 
 
+def place(frame: traceback.FrameSummary) -> str:
+    """A frame in one line."""
+    return f"{Path(frame.filename).name}:{frame.lineno}: {shortened(frame.line or frame.name)}"
+
+
 def deciding_frame(error: BaseException) -> traceback.FrameSummary | None:
-    """The innermost line of the user's, or of an optimizer's, on the way to an error."""
+    """The innermost line of the user's on the way to an error."""
+    users = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
+    return users[-1] if users else None
+
+
+def _inner_frame(
+    error: BaseException, frame: traceback.FrameSummary
+) -> traceback.FrameSummary | None:
+    """The line of a loss or an optimizer of PyTorch's that the user's line calls, if that one decides."""
     stack = traceback.extract_tb(error.__traceback__)
-    users = [f for f in stack if is_users(f.filename)]
-    optimizers = [f for f in stack if "/torch/optim/" in f.filename and f.name != "wrapper"]
-    # An optimizer's own branch is the news, not the line that calls optimizer.step().
-    inner = [f for f in optimizers if not f.name.startswith(("_use_grad", "profile_hook"))]
-    if inner and users and stack.index(inner[-1]) > stack.index(users[-1]):
-        return inner[-1]
-    return users[-1] if users else (inner[-1] if inner else None)
+    below = stack[stack.index(frame) + 1 :]
+    formulas = ("/torch/nn/", "/torch/optim/", "/torch/functional.py")
+    inner = [f for f in below if any(mark in f.filename for mark in formulas)]
+    return inner[-1] if inner else None
 
 
 @contextmanager
-def explained(run: Callable[[], Any]) -> Iterator[None]:
-    """Turn what tracing raises into a sentence.
-
-    run  the step, eagerly: if that fails too, its own error is the news
-    """
+def explained() -> Iterator[None]:
+    """Turn what tracing a step that runs raises into a sentence."""
     try:
         yield
     except AssumptionViolated:
         raise
     except Exception as error:
-        with generators_kept():
-            run()
         raise AssumptionViolated(_sentence(error)) from error
 
 
@@ -137,7 +145,7 @@ def _sentence(error: Exception) -> str:
     frame = deciding_frame(error)
     where = "a line outside your files"
     if frame is not None:
-        where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}: {frame.line}"
+        where = place(frame)
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return (
         "The step runs, but cannot be written as one graph of operations without side effects. "

@@ -173,3 +173,21 @@ def hardsigmoid(x: Tensor) -> Tensor:
 def hardswish(x: Tensor) -> Tensor:
     """x clamp(x + 3, 0, 6) / 6."""
     return x * (torch.clamp(x + 3, 0, 6) / 6)
+
+
+SIXTH = float(torch.tensor(1 / 6, dtype=torch.float32))
+"""PyTorch's own derivative of hardsigmoid multiplies by 1/6 rounded to float32, in every precision."""
+
+
+@entry(aten.hardsigmoid_backward.default)
+def hardsigmoid_backward(g: Tensor, x: Tensor) -> Tensor:
+    """A sixth inside (-3, 3), 0 outside."""
+    inside = (x > -3) & (x < 3)
+    return torch.where(inside, g * SIXTH, zero(g))
+
+
+@entry(aten.hardshrink_backward.default, aten.softshrink_backward.default)
+def shrink_backward(g: Tensor, x: Tensor, width: Any) -> Tensor:
+    """0 inside [-width, width], g outside."""
+    inside = (x >= -width) & (x <= width)
+    return torch.where(inside, zero(g), g)

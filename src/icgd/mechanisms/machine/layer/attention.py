@@ -147,7 +147,8 @@ class BankAttention(AttentionLayer):
         b.heads(label, bank.query, query, hat)
         value = b.read(bank.value)
         if isinstance(value, Reg):
-            spread = b.arrange(hat, form.spread)
+            repeated = form.opcode is not Opcode.MULTIPLY
+            spread = b.arrange(hat, form.spread if repeated else form.spread.before_broadcast)
             b.write(bank.result, b.compute(form.product(), [spread, value]))
 
     def _function(self, name: str):  # type: ignore[no-untyped-def]

@@ -118,7 +118,7 @@ class _LayerBuilder:
             yield from self._asks(kind, asked)
             yield "value", RoutedGate(value, f"value_{kind.bank}", off, dtype=dtype)
             for wire in wires[2:]:
-                yield "added", RoutedGate(wire, "aside", off, dtype=dtype)
+                yield "added", RoutedGate(wire, "aside", off, broadcast=True, dtype=dtype)
         elif op in (Opcode.FUNCTION, Opcode.SOFTMAX):
             yield from self._asks(kind, wires[0])
         elif op is Opcode.RELU:
@@ -134,8 +134,9 @@ class _LayerBuilder:
             on = Wire(wires[0].slot, wires[0].route, "on")
             yield "number", RoutedGate(on, "aside", off, dtype=dtype)
         else:
+            whole = [wire.route.before_broadcast is wire.route for wire in wires]
             for place, wire in zip(SEEN[1:], wires, strict=False):
-                yield place, RoutedGate(wire, "aside", off, dtype=dtype)
+                yield place, RoutedGate(wire, "aside", off, broadcast=any(whole), dtype=dtype)
 
     def _asks(self, kind: StepKind, wire: Wire) -> Iterator[tuple[str, RoutedPart]]:
         """The numbers that heads are asked, and what shuts heads of other buckets."""

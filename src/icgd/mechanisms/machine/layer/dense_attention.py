@@ -19,15 +19,25 @@ SHUT_OUT = {torch.float64: -(2.0**60), torch.float32: -(2.0**60)}
 
 
 class DenseBankAttention(DenseGridAttention):
-    """Literal heads; see DenseGridAttention."""
+    """Literal heads; see DenseGridAttention.
 
-    def __init__(self, labels: dict[str, tuple[str, slice]], *matrices: Tensor) -> None:
+    asks  label of a bank, the table it looks at, and the entries of a token that hold what it is asked
+    """
+
+    def __init__(self, asks: list[tuple[str, str, slice]], *matrices: Tensor) -> None:
         super().__init__(*matrices)
-        self.heads = labels
+        self.asks = asks
+
+    def asked(self, tokens: Tensor) -> list[tuple[str, str, Tensor]]:
+        """See DenseAttention: numbers as they are, however many buckets look at each."""
+        first = tokens[..., 0, :]
+        return [(label, table, first[..., where]) for label, table, where in self.asks]
 
 
-def write_out(layer: BankAttention, n_columns: int) -> tuple[dict[str, tuple[str, slice]], *tuple[Tensor, ...]]:
-    """Labels of the heads, and the matrices: spreading, position entries, and the heads stacked in front."""
+def write_out(
+    layer: BankAttention, n_columns: int
+) -> tuple[list[tuple[str, str, slice]], *tuple[Tensor, ...]]:
+    """What the banks ask, and the matrices: spreading, position entries, and the heads stacked in front."""
     return _Matrices(layer, n_columns).result()
 
 
@@ -46,7 +56,7 @@ class _Matrices:
         self.W_K = like.new_zeros(n_heads, grid.width, d_key)
         self.W_V = like.new_zeros(n_heads, grid.width, d_value)
         self.W_O = like.new_zeros(n_heads, d_value, token.width)
-        self.labels: dict[str, tuple[str, slice]] = {}
+        self.asks: list[tuple[str, str, slice]] = []
         self._tokens()
         start = 0
         for bank in layer.every_bank():
@@ -55,12 +65,14 @@ class _Matrices:
                 self._rows(bank, start)
             else:
                 self._over_grid(bank, start)
-                self.labels[f"attention.{bank.name}"] = (bank.form.table, slice(start, stop))
+                where = token.slice(bank.query)
+                self.asks.append((f"attention.{bank.name}", bank.form.table, where))
             start = stop
 
-    def result(self) -> tuple[dict[str, tuple[str, slice]], *tuple[Tensor, ...]]:
+    def result(self) -> tuple[list[tuple[str, str, slice]], *tuple[Tensor, ...]]:
+        """Everything that was written out."""
         heads = (self.W_Q, self.b_Q, self.W_K, self.W_V, self.W_O)
-        return self.labels, self.right, self.W_A, self.position, *heads
+        return self.asks, self.right, self.W_A, self.position, *heads
 
     def _tokens(self) -> None:
         """Tokens of all tables, one table after the other; foreign tokens have a score that shuts them out."""

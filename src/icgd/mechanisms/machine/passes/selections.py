@@ -27,8 +27,9 @@ class Selections:
     def operand(self, value: Value, shape: Sequence[int] | None = None) -> Operand:
         """A value as an operand, expanded to a shape by the rules of broadcasting."""
         if not isinstance(value, Operand):
-            tensor = value if isinstance(value, Tensor) else torch.tensor(float(value))
-            value = self._constant(tensor)
+            if not isinstance(value, Tensor):
+                value = torch.tensor(float(value), dtype=torch.float64)  # whatever the default is
+            value = self._constant(value)
         return value if shape is None else self.expanded(value, tuple(shape))
 
     def _constant(self, value: Tensor) -> Operand:
@@ -201,8 +202,9 @@ class Selections:
         padded = self._routed(self._as_operand(self._real(x)), "pad", widths)
         if fill == 0.0:
             return padded
-        border = torch.nn.functional.pad(torch.zeros(x.shape), widths, value=fill)
-        return self._sum(padded, border.to(torch.float64), shape)
+        inside = torch.zeros(x.shape, dtype=torch.float64)
+        border = torch.nn.functional.pad(inside, widths, value=fill)
+        return self._sum(padded, border, shape)
 
     def op_cat(self, args: list[Any], named: dict[str, Any], shape: tuple[int, ...]) -> Operand:
         """Parts one after the other, at most three at a time."""

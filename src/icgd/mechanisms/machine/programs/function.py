@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -40,12 +40,16 @@ class FunctionProgram(MachineProgram):
         inputs = self._inputs(arguments)
         names = list(inputs)
         self._check_fed_back(names)
-        results: list[Tensor] = []
-        for step in range(1, steps + 1):
-            results = self._results(inputs, executor)
-            inputs.update(zip(names, results, strict=False))
+        outputs = self.tapes.tapes[TAPE].outputs
+
+        def feed_back(step: int, values: Mapping[str, Tensor]) -> None:
+            results = tuple(values[name] for name in outputs)
+            inputs.update(zip(names, results, strict=False))  # what arrives in the next round
             if record is not None:
-                record(step, tuple(results))
+                record(step, results)
+
+        ended = self.execute({}, [Round(TAPE, inputs)] * steps, executor=executor, after=feed_back)
+        results = [ended.values[name] for name in outputs]
         return results[0] if len(results) == 1 else tuple(results)
 
     def _results(self, inputs: dict[str, Tensor], executor: ExecutorName) -> list[Tensor]:

@@ -54,14 +54,14 @@ class Wire:
         """Where in the slot the entries begin."""
         return int(np.prod(self.route.source, dtype=int)) if self.half == "off" else 0
 
-    def value(self, b: Builder) -> Reg | Zero:
-        """What arrives."""
+    def value(self, b: Builder, *, broadcast: bool = False) -> Reg | Zero:
+        """What arrives; `broadcast` leaves a last expansion to the operation that follows."""
         value = b.read(self.slot)
         if isinstance(value, Zero):
             return value
         if not isinstance(value, Reg):
             raise AssumptionViolated(f"Slot {self.slot} holds a flag where a register belongs.")
-        arrived = b.arrange(value, self.route)
+        arrived = b.arrange(value, self.route.before_broadcast if broadcast else self.route)
         return b.compute(torch.logical_not, [arrived], key="not") if self.half == "off" else arrived
 
 
@@ -157,11 +157,15 @@ class RoutedGate(RoutedPart):
     Statement: [COT] Theorem 4.2
 
     Differs from the paper: any fixed linear map of a slot, where the paper selects entries.
+
+    broadcast  whether something of the full shape is added to it, so that plans need not write repeats out
     """
 
-    def __init__(self, wire: Wire, target: str, off: str, *, at: int = 0, dtype: torch.dtype) -> None:
+    def __init__(
+        self, wire: Wire, target: str, off: str, *, broadcast: bool = False, dtype: torch.dtype
+    ) -> None:
         super().__init__(off, target, dtype)
-        self.wire, self.at = wire, at
+        self.wire, self.broadcast = wire, broadcast
         self.read = frozen(torch.tensor([1.0, -1.0]), (2,), dtype)
         self.write = frozen(torch.tensor([1.0, -1.0]), (2,), dtype)
         self.keep()
@@ -173,7 +177,7 @@ class RoutedGate(RoutedPart):
                 self.wire.size,
                 [(self.wire, self.read[i])],
                 {self.off[0]: self.shut.data},
-                (self.target, self.at),
+                (self.target, 0),
                 self.write[i],
             )
             for i in range(2)
@@ -183,7 +187,7 @@ class RoutedGate(RoutedPart):
         """A copy, or nothing; a flag becomes a number."""
         if not self.is_open(b):
             return
-        value = self.wire.value(b)
+        value = self.wire.value(b, broadcast=self.broadcast)
         if self.wire.half is not None and isinstance(value, Reg):
             dtype = self.dtype
             value = b.compute(lambda flag: flag.to(dtype), [value])

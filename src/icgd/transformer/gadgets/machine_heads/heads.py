@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Literal, get_args
 
 import torch
@@ -52,13 +52,17 @@ class HeadError:
 
 @cache
 def fitted_ratio(
-    name: str, dtype: torch.dtype, radius: float | None = None, values: Values | None = None
+    name: str,
+    dtype: torch.dtype,
+    radius: float | None = None,
+    values: Values | None = None,
+    grid: Grid | None = None,
 ) -> Ratio:
     """The head of a family, fitted once per process; `radius` where it is free, `values` of an earlier fit."""
     family = FAMILIES[dtype][name]
     if radius is not None:
         family = replace(family, radius=radius)
-    return Ratio.of(fit(family, TOKENS[dtype][name], dtype, values))
+    return Ratio.of(fit(family, grid or TOKENS[dtype][name], dtype, values))
 
 
 def _forms(kernels: Kernels) -> type[TorchForms]:
@@ -67,6 +71,10 @@ def _forms(kernels: Kernels) -> type[TorchForms]:
     if kernels == "torch" or (kernels == "auto" and not kernels_available()):
         return TorchForms
     return NativeForms
+
+
+Grid = tuple[int, float, float]
+"""Tokens of a grid, width of the kernel in spacings, margin in widths."""
 
 
 def _family(name: str) -> str:
@@ -81,6 +89,7 @@ class Heads:
     exponents  (lo, hi): numbers are decoded on (2^lo, 2^hi]
     powers     (lo, hi): exp gives results of about (2^lo, 2^hi)
     turns      sin and cos on |q| < turns pi
+    margin     of the grid of the heads that multiply, in widths of the kernel; exact to rounding unless given
     fitted     values of tokens by function, as `values_of` gives them: of a program that was saved
     kernels    "cpp", "torch", or "auto": C++ where it can be built, and a warning where it cannot
 
@@ -106,9 +115,15 @@ class Heads:
         powers: tuple[int, int] | None = None,
         turns: int | None = None,
         kernels: Kernels = "auto",
+        margin: float | None = None,
         fitted: Mapping[str, Values] | None = None,
     ) -> None:
-        self._fitted = dict(fitted or {})
+        self._fitted, self._grid = dict(fitted or {}), None
+        if margin is not None:
+            n_grid, rho, enough = TOKENS[dtype]["read"]
+            if not 1.0 <= margin <= enough:
+                raise InvalidParameter("margin", margin, f"lie between 1 and {enough:g}")
+            self._grid = (n_grid, rho, float(margin))
         if dtype not in SPANS:
             raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
         self.ranges = Ranges(
@@ -121,8 +136,16 @@ class Heads:
         )
         self.mode, self.radius, self.dtype = mode, float(radius), dtype
         self._u = torch.finfo(dtype).eps / 2
+        self._ratios: dict[str, Ratio] = {}
+        self._tables: dict[str, HeadTable] = {}
         self._forms = _forms(kernels)(self.ratio, self.ranges)
         self._errors: dict[str, HeadError] = {}
+
+    def prepare(self, *names: str) -> None:
+        """Fit these heads now and not when they are first asked; torch.compile wants all of a program's."""
+        for name in names:
+            one = torch.ones(1, dtype=self.dtype)
+            _ = self.read(one) if name == "read" else self.function(name, one)
 
     # -- computing -------------------------------------------------------------------------------
 
@@ -215,10 +238,16 @@ class Heads:
 
     def ratio(self, name: str) -> Ratio:
         """The fitted head behind a name."""
+        if name not in self._ratios:
+            self._ratios[name] = self._ratio(name)
+        return self._ratios[name]
+
+    def _ratio(self, name: str) -> Ratio:
         if name == "read" and self.mode == "fixed":
-            return fitted_ratio(name, self.dtype, self.radius)
+            return fitted_ratio(name, self.dtype, self.radius, None, self._grid)
         family = _family(name)
-        return fitted_ratio(family, self.dtype, None, self._fitted.get(family))
+        grid = self._grid if name == "read" else None
+        return fitted_ratio(family, self.dtype, None, self._fitted.get(family), grid)
 
     def values_of(self, names: Iterable[str]) -> dict[str, Values]:
         """What the heads of these functions have been fitted to, for files."""
@@ -237,7 +266,3 @@ class Heads:
             else:
                 self._tables[name] = fitted_table(name, self.ratio(name).fit, self.ranges)
         return self._tables[name]
-
-    @cached_property
-    def _tables(self) -> dict[str, HeadTable]:
-        return {}
