@@ -44,6 +44,8 @@ class Construction:
     exact *     (program, X, Y, queries, steps) -> icgd.Exact: the exact algorithm with its bounds, which the
                 general verifier and traces use
     verifier *  (program, X, Y, ...) -> Verdict, where the general one does not do
+    judged_by   further keywords of `icgd.verify` that its verifier takes, besides rounds and starts
+    data        what its programs are run with; None: as much as the program itself asks for
     walk *      (program, X, Y, init) -> exact values beside a trace
     cost *      (network, request) -> MethodCost, for `icgd cost`
     card *      Program -> CardText: what a model card says of it, where problem and optimizer do not do
@@ -75,6 +77,8 @@ class Construction:
     size: Any = None
     exact: Any = None
     verifier: Any = None
+    judged_by: tuple[str, ...] = ()
+    data: tuple[str, ...] | None = ("X", "Y")
     walk: Any = None
     cost: Any = None
     card: Any = None

@@ -26,11 +26,12 @@ from icgd.mechanisms.machine.problem import HostOptimizer, Tapes
 from icgd.mechanisms.machine.programs.codec import MachineCodec
 from icgd.mechanisms.machine.programs.function import FunctionProgram
 from icgd.mechanisms.machine.programs.program import MachineProgram
-from icgd.mechanisms.machine.programs.source import Source
+from icgd.mechanisms.machine.programs.source import FunctionSource, Source
 from icgd.mechanisms.machine.programs.training import TrainingProgram
 from icgd.mechanisms.machine.schedule import Schedules
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode
 from icgd.mechanisms.machine.tape.tape import Tape
+from icgd.transformer.gadgets.machine_heads.families import TOKENS
 from icgd.transformer.gadgets.machine_heads.heads import Heads
 from icgd.transformer.mask_rules import MaskRule
 from icgd.transformer.program import Blueprint
@@ -50,7 +51,7 @@ class Traced:
     tapes: Tapes
     optimizer: HostOptimizer
     dtype: torch.dtype
-    source: Source | None
+    source: Source | FunctionSource
 
     def __str__(self) -> str:
         from icgd.mechanisms.machine.tape.listing import listing
@@ -93,7 +94,7 @@ def trace(
         captured = capture_function(step, example)
         dtype = _dtype_of(captured)
         tapes = Tapes({"call": tape_of(captured, dtype)}, title="a function")
-        return Traced(tapes, HostOptimizer(), dtype, None)
+        return Traced(tapes, HostOptimizer(), dtype, FunctionSource(step, example))
     source = Source(step, model, optimizer, example, tuple(hyper))
     return _traced(source, batch_sizes)
 
@@ -157,8 +158,9 @@ def compile_machine(
     blueprint = choose(traced, MachineOptions(**options))
     blueprint.check()
     program = build(blueprint)
+    program.source = traced.source
     if isinstance(program, TrainingProgram):
-        program.source, program.widen = traced.source, extended
+        program.widen = extended
     return program
 
 
@@ -211,6 +213,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         powers=_pair(options.get("powers")),
         turns=options.get("turns"),
         kernels=kernels,
+        margin=options.get("margin"),
     )
     ranges = heads.ranges
     chosen = {
@@ -219,6 +222,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         "exponents": list(ranges.exponents),
         "powers": list(ranges.powers),
         "turns": ranges.turns,
+        "margin": float(options.get("margin", TOKENS[traced.dtype]["read"][2])),
         "kernels": kernels,
     }
     functions = {
@@ -243,20 +247,13 @@ def _heads_for(tapes: Tapes) -> str:
     return "float" if wide or whole else "fixed"
 
 
-def build(blueprint: Blueprint) -> MachineProgram:
-    """The program a blueprint describes.
-
-    Statement: [COT] Proposition 4.4
-
-    Differs from the paper: any step that can be written as instructions, where it has networks and SGD and
-    names other models and optimizers as future work.
-    """
-    tapes: Tapes = blueprint.problem
-    o, dtype = blueprint.options, blueprint.dtype
-    heads = Heads(
+def heads_of(blueprint: Blueprint) -> Heads:
+    """The heads that a blueprint asks for."""
+    o = blueprint.options
+    return Heads(
         o["heads"],
         o["radius"],
-        dtype,
+        blueprint.dtype,
         exponents=_pair(o["exponents"]),
         powers=_pair(o["powers"]),
         turns=o["turns"],
@@ -267,6 +264,19 @@ def build(blueprint: Blueprint) -> MachineProgram:
             for name, each in blueprint.fitted.items()
         },
     )
+
+
+def build(blueprint: Blueprint) -> MachineProgram:
+    """The program a blueprint describes.
+
+    Statement: [COT] Proposition 4.4
+
+    Differs from the paper: any step that can be written as instructions, where it has networks and SGD and
+    names other models and optimizers as future work.
+    """
+    tapes: Tapes = blueprint.problem
+    dtype = blueprint.dtype
+    heads = heads_of(blueprint)
     schedules = Schedules.of(tapes.tapes)
     tables = tables_for(schedules.kinds.banks, heads, dtype)
     radius = heads.domain("read").high
@@ -286,7 +296,7 @@ def build(blueprint: Blueprint) -> MachineProgram:
 
 def extended(program: TrainingProgram, sizes: Sequence[int]) -> TrainingProgram:
     """The same program with tapes for batches of further sizes; its layer is written anew."""
-    assert program.source is not None
+    assert isinstance(program.source, Source)
     traced = _traced(program.source, [*program.batch_sizes, *sizes])
     wider = build(replace(program.blueprint, problem=traced.tapes, optimizer=traced.optimizer))
     assert isinstance(wider, TrainingProgram)

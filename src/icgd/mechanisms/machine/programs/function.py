@@ -35,8 +35,7 @@ class FunctionProgram(MachineProgram):
 
         record  called with (step, results) after every step
         """
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise InvalidParameter("steps", steps, "be a whole number >= 1")
+        check_count("steps", steps)
         inputs = self._inputs(arguments)
         names = list(inputs)
         self._check_fed_back(names)
@@ -85,3 +84,9 @@ class FunctionProgram(MachineProgram):
                     register.shape,
                     f"have results of the shape of the arguments they replace ({tape.inputs[name].shape})",
                 )
+
+
+def check_count(name: str, value: object) -> None:
+    """Refuse what is no number of steps."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidParameter(name, value, "be a whole number >= 1")

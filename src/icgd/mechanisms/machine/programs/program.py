@@ -14,6 +14,7 @@ from icgd.mechanisms.machine.problem import Tapes
 from icgd.mechanisms.machine.programs.codec import MachineCodec, Round
 from icgd.mechanisms.machine.programs.cost import MachineCost, machine_cost
 from icgd.mechanisms.machine.schedule import TapeMask
+from icgd.mechanisms.machine.programs.source import FunctionSource, Source
 from icgd.transformer.nn.chain.layer import Layer
 from icgd.transformer.program import Blueprint, Program
 from icgd.transformer.program.accounting import run_cost
@@ -45,6 +46,8 @@ class MachineProgram(Program):
 
     mask: TapeMask
     codec: MachineCodec
+    source: Source | FunctionSource | None = None
+    """The live objects it was compiled from; None for a program out of a file."""
 
     def __init__(self, blueprint: Blueprint, **parts: Any) -> None:
         super().__init__(blueprint, **parts)

@@ -10,8 +10,23 @@ import torch
 from torch import Tensor, nn
 
 
+class _Live:
+    """Never copied: a step is a closure over these very objects."""
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self
+
+
 @dataclass(frozen=True, eq=False)
-class Source:
+class FunctionSource(_Live):
+    """A function of tensors, in this process only."""
+
+    function: Callable[..., Any]
+    example: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Source(_Live):
     """A step with its model and optimizer, in this process only; programs in files have none."""
 
     step: Callable[..., Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,11 +24,23 @@ from icgd.mechanisms.machine.programs.source import Source
 from icgd.transformer.runtime.executors.choose import ExecutorName
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A run before its first round.
+
+    program    with tapes for all batches        state      weights and buffers it starts from, by name
+    rounds     what is run                       arguments  per round, what the user's step would be called with
+    """
+
+    program: TrainingProgram
+    state: dict[str, Tensor]
+    rounds: list[Round]
+    arguments: list[tuple[Tensor, ...]]
+
+
 class TrainingProgram(MachineProgram):
     """The user's training step as one frozen layer; every round is one update."""
 
-    source: Source | None = None
-    """The model and optimizer it was compiled from; None for a program out of a file."""
     widen: Callable[[TrainingProgram, Sequence[int]], TrainingProgram] | None = None
     """What compiles it again with tapes for batches of further sizes; None for a program out of a file."""
 
@@ -61,32 +74,41 @@ class TrainingProgram(MachineProgram):
         record      called with (round, everything by name) after every round
         watch       False: heads may be asked anything, also beyond what they are certified for
         """
+        ready = self.prepared(
+            *data,
+            init=init,
+            epochs=epochs,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            schedule=schedule,
+        )
+        program, state = ready.program, ready.state
+        ended = program.execute(
+            state, ready.rounds, executor=executor, progress=progress, watch=watch, after=record
+        )
+        lasting = {**state, **program.codec.lasting_state(ended.values)}
+        return program.result(ended, lasting, executor)
+
+    def prepared(
+        self,
+        *data: Any,
+        init: Mapping[str, Tensor] | None = None,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        shuffle: int | None = None,
+        schedule: Schedule = None,
+    ) -> Prepared:
+        """Everything `run` decides before the first round; see there."""
         rows = rows_of(data, self.dtype)
         n_rows = len(rows[0])
         size = self.batch_sizes[0] if batch_size is None else batch_size
         size = min(_count("batch_size", size), n_rows)
         chosen = list(batches(n_rows, size, _count("epochs", epochs), shuffle))
         program = self.for_batches(sorted({len(rows_) for rows_ in chosen}))
-        return program._train(rows, chosen, init, schedule, executor, progress, record, watch)
-
-    def _train(
-        self,
-        rows: Sequence[Tensor],
-        chosen: Sequence[Tensor],
-        init: Mapping[str, Tensor] | None,
-        schedule: Schedule,
-        executor: ExecutorName,
-        progress: bool | Callable[[int, int], None],
-        record: AfterRound | None,
-        watch: bool,
-    ) -> TrainingRun:
-        state = self.initial_state(init)
-        rounds = self.rounds_for(rows, chosen, schedule)
-        ended = self.execute(
-            state, rounds, executor=executor, progress=progress, watch=watch, after=record
-        )
-        lasting = {**state, **self.codec.lasting_state(ended.values)}
-        return self.result(ended, lasting, executor)
+        state = program.initial_state(init)
+        rounds = program.rounds_for(rows, chosen, schedule)
+        arguments = [tuple(value[batch] for value in rows) for batch in chosen]
+        return Prepared(program, state, rounds, arguments)
 
     def result(
         self, ended: Ended, lasting: Mapping[str, Tensor], executor: ExecutorName
@@ -136,14 +158,15 @@ class TrainingProgram(MachineProgram):
         """Where a run starts: parameters and buffers by the names the tapes know them under."""
         first = self.tapes.tapes[f"first:{self.batch_sizes[0]}"]
         needed = {n: r for n, r in first.inputs.items() if n.startswith(("param.", "buffer."))}
-        if init is None and self.source is None:
+        source = self.source if isinstance(self.source, Source) else None
+        if init is None and source is None:
             raise InvalidParameter(
                 "init",
                 None,
                 "be given for a program out of a file",
                 remedy="Pass init=model.state_dict(), or the state_dict of another run.",
             )
-        given = self.source.state() if init is None and self.source else _named(init or {})
+        given = source.state() if init is None and source is not None else _named(init or {})
         state = {}
         for name, register in needed.items():
             if name not in given:
@@ -197,6 +220,13 @@ class TrainingProgram(MachineProgram):
         missing = [size for size in sizes if size not in self.batch_sizes]
         if not missing:
             return self
+        if self._is_altered():
+            raise InvalidParameter(
+                "batch_size",
+                missing[0],
+                f"be one of {self.batch_sizes}: this program was altered and cannot be extended",
+                remedy="Compile it with batch_sizes=[...] before altering it.",
+            )
         if self.widen is None:
             raise InvalidParameter(
                 "batch_size",
