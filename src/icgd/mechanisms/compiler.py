@@ -25,7 +25,7 @@ from icgd.problems import (
     RepresentationRegression,
 )
 from icgd.problems.foreign_optimizers import no_optimizer, refuse_unknown
-from icgd.transformer.program import Blueprint, Program
+from icgd.transformer.program import Blueprint
 from icgd.transformer.program.blueprint import DTYPES
 
 Problem = Network | LinearModel | RepresentationRegression | Autoregression | MLPChain
@@ -109,7 +109,11 @@ def compile(
 def _is_for_the_machine(problem: object) -> bool:
     """A module, a function, or a step that was traced."""
     known = any(c.compiles and _loads(c) and c.takes(problem) for c in constructions().values())
-    return not known and not isinstance(problem, type) and (callable(problem) or hasattr(problem, "tapes"))
+    return (
+        not known
+        and not isinstance(problem, type)
+        and (callable(problem) or hasattr(problem, "tapes"))
+    )
 
 
 def _given(keywords: Mapping[str, Any]) -> dict[str, Any]:

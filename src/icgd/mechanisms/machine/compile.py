@@ -31,6 +31,7 @@ from icgd.mechanisms.machine.programs.training import TrainingProgram
 from icgd.mechanisms.machine.schedule import Schedules
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode
 from icgd.mechanisms.machine.tape.tape import Tape
+from icgd.transformer.gadgets.machine_heads.families import TOKENS
 from icgd.transformer.gadgets.machine_heads.heads import Heads
 from icgd.transformer.mask_rules import MaskRule
 from icgd.transformer.program import Blueprint
@@ -221,8 +222,8 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         "exponents": list(ranges.exponents),
         "powers": list(ranges.powers),
         "turns": ranges.turns,
+        "margin": float(options.get("margin", TOKENS[traced.dtype]["read"][2])),
         "kernels": kernels,
-        "margin": options.get("margin"),
     }
     functions = {
         i.settings.get("function", "read") for tape in traced.tapes.tapes.values() for i in tape
@@ -257,7 +258,7 @@ def heads_of(blueprint: Blueprint) -> Heads:
         powers=_pair(o["powers"]),
         turns=o["turns"],
         kernels=o["kernels"],
-        margin=o.get("margin"),
+        margin=o["margin"],
         fitted={
             name: (tuple(map(float, each["even"])), tuple(map(float, each["odd"])))
             for name, each in blueprint.fitted.items()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.mechanisms.machine.table import data, mlp
 from torch.nn import functional
 
 import icgd
-from tests.mechanisms.machine.table import data, mlp
 
 SMALL = {"n_rows": 4, "n_in": 2, "n_out": 2}
 OPTIONS = {

@@ -83,7 +83,11 @@ class BankAttention(AttentionLayer):
         self.banks = named_parts("banks", {n: Bank(n, form, dtype) for n, form in banks.items()})
         self.anchor = frozen(1.0, (), dtype)  # a weight also where no head is needed
         values = [layout[b.value] for b in self.every_bank() if b.form.n_values]
-        slots = [Slot(f"{t.name}/{s.name}", s.shape, s.meaning) for t in self.every_table() for s in t.slots]
+        slots = [
+            Slot(f"{t.name}/{s.name}", s.shape, s.meaning)
+            for t in self.every_table()
+            for s in t.slots
+        ]
         self.grid_layout = Layout([*values, *slots, Slot("one", (), "1 on every token")])
 
     @property

@@ -143,6 +143,3 @@ def forms_of(instructions: Sequence[Instruction]) -> list[BankForm]:
 def bank_name(form: BankForm, index: int) -> str:
     """What a bank is called in layouts and files."""
     return f"{form.function or form.opcode}{index}"
-
-
-

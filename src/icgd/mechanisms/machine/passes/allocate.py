@@ -28,7 +28,9 @@ class Homes:
     def of(self, name: str) -> Address:
         """The block of this name, a new one if it is new."""
         if name not in self.by_name:
-            kind = STATE if name.startswith(LASTING) else RESULT if name.startswith("out.") else DATA
+            kind = (
+                STATE if name.startswith(LASTING) else RESULT if name.startswith("out.") else DATA
+            )
             count = sum(address[0] == kind for address in self.by_name.values())
             self.by_name[name] = (kind, count)
         return self.by_name[name]

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode, Operand, Register
-from icgd.transformer.linear_map import LinearMap
 from icgd.mechanisms.machine.tape.tape import TapeWriter
+from icgd.transformer.linear_map import LinearMap
 
 Value = Operand | Tensor | float | int
 
@@ -54,9 +54,7 @@ class Selections:
         if value.route.is_identity:
             return value.register
         if value.register.kind is Kind.FLAG:
-            return self.tape.write(
-                Opcode.BOTH, [value, value], value.shape, kind=Kind.FLAG
-            )
+            return self.tape.write(Opcode.BOTH, [value, value], value.shape, kind=Kind.FLAG)
         return self.tape.write(Opcode.AFFINE, [value], value.shape, kind=value.register.kind)
 
     def _routed(self, value: Operand, name: str, *arguments: Any) -> Operand:
@@ -402,7 +400,10 @@ class Selections:
         """The largest entry along axes, by comparing halves."""
         x = self.operand(args[0])
         keep = bool(args[2] if len(args) > 2 else named.get("keepdim", False))
-        axes = [a % len(x.shape) for a in (args[1] if len(args) > 1 and args[1] else range(len(x.shape)))]
+        axes = [
+            a % len(x.shape)
+            for a in (args[1] if len(args) > 1 and args[1] else range(len(x.shape)))
+        ]
         for axis in axes:
             x = self._largest(x, axis)[0]
         kept = tuple(1 if a in axes else n for a, n in enumerate(_shape(args[0])))

@@ -352,7 +352,9 @@ class FlagWriter(RoutedPart):
     Differs from the paper: see Shutter.
     """
 
-    def __init__(self, size: int, shutter: str, target: str, off: str, *, dtype: torch.dtype) -> None:
+    def __init__(
+        self, size: int, shutter: str, target: str, off: str, *, dtype: torch.dtype
+    ) -> None:
         super().__init__(off, target, dtype)
         self.size, self.shutter = size, shutter
         self.one, self.by = frozen(1.0, (), dtype), frozen(-1.0, (), dtype)
