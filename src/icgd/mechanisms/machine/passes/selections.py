@@ -21,6 +21,12 @@ class Selections:
 
     def __init__(self, tape: TapeWriter) -> None:
         self.tape = tape
+        self._read: set[str] = set()
+
+    def _is_new(self, operand: Operand) -> bool:
+        """Whether heads have not read these numbers yet: what was read once need not be again."""
+        known = operand.register.name in self._read
+        return not (known and _without_scale(operand)[0].route.is_selection)
 
     # -- what every rule needs --------------------------------------------------------------------
 
@@ -253,13 +259,13 @@ class Selections:
         """Heads read the factor with fewer numbers; its scale goes to the other one."""
         if opcode is Opcode.MULTIPLY:
             a, b = self.expanded(a, shape), self.expanded(b, shape)
-        sizes = [_numbers(x) for x in (a, b)]
-        read = 0 if sizes[0] <= sizes[1] else 1
         factors = [a, b]
+        read = min((0, 1), key=lambda k: (_numbers(factors[k]), self._is_new(factors[k]), k))
         query, scale = _without_scale(factors[read])
         if not query.route.is_selection:
             query, scale = Operand.whole(self.materialised(query)), scale
         factors[read] = query
+        self._read.add(query.register.name)
         if scale != 1.0:
             factors[1 - read] = self._routed(factors[1 - read], "scale", scale)
         return self._write(opcode, factors, shape, read=read)
