@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -65,7 +65,8 @@ def tape_of(captured: Captured, dtype: torch.dtype) -> Tape:
         captured.graph, captured.in_names, captured.out_names, captured.example, dtype
     )
     tape = without_unused(fused_sums(without_unused(tape)))
-    check_tape(tape, captured, dtype)
+    example = captured.named_example()
+    check_tape(tape, example, captured(example), dtype)
     return tape
 
 
@@ -202,7 +203,7 @@ def _as_traced(
 def choose(traced: Traced, given: MachineOptions) -> Blueprint:
     """Every option filled in."""
     options = {name: value for name, value in asdict(given).items() if value is not None}
-    mode = options.get("heads") or _heads_for(traced.tapes)
+    mode = given.heads or _heads_for(traced.tapes)
     radius = float(options.get("radius", DEFAULT_RADIUS[traced.dtype]))
     kernels = options.get("kernels", "auto")
     heads = Heads(
@@ -239,7 +240,7 @@ def _pair(value: Sequence[int] | None) -> tuple[int, int] | None:
     return None if value is None else (int(value[0]), int(value[1]))
 
 
-def _heads_for(tapes: Tapes) -> str:
+def _heads_for(tapes: Tapes) -> Literal["fixed", "float"]:
     """Fixed heads where products meet numbers of ordinary size only."""
     every = [i for tape in tapes.tapes.values() for i in tape]
     wide = any(i.opcode is Opcode.FUNCTION and i.settings["function"] in NEEDS_FLOAT for i in every)

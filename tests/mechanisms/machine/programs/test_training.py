@@ -72,7 +72,7 @@ def within(error, twin):
     return error <= max(1e-12, 100 * twin)
 
 
-FEW = [*zip(ACTIVATIONS, list(LOSSES) + ["mse"], strict=True)]
+FEW = [*zip(ACTIVATIONS, [*LOSSES, "mse"], strict=True)]
 
 
 @pytest.mark.parametrize("heads", ["fixed", "float"])

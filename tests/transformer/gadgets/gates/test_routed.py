@@ -1,4 +1,4 @@
-"""Parts of the machine's layer: their literal units do what they say, on their own kind of step and on others."""
+"""Parts of the machine's layer: their units do what they say, on their own kind of step and on others."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The attention of the machine: banks of softmax heads over tokens that the layer lays out itself.
 
-Every table of tokens (the grid that multiplies, the table of a function, the places of a row) stands on tokens of
-its own; a head sees those of its table only, because the keys of all others hold a score that shuts them out.
-A head over a grid asks with [s, 1, off]: its scores are rate_k s + offset_k, and the token that takes all of the
-weight when the head is shut has the score strength * off - threshold.
+Every table of tokens (the grid that multiplies, the table of a function, the places of a row) stands on tokens
+of its own; a head sees those of its table only, for the keys of all others hold a score that shuts them out.
+A head over a grid asks with [s, 1, off]: its scores are rate_k s + offset_k, and the token that takes all of
+the weight when the head is shut has the score strength * off - threshold.
 """
 
 from __future__ import annotations

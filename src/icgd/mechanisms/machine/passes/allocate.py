@@ -1,7 +1,7 @@
 """Registers of a tape get blocks of the prompt: as few as are alive at a time.
 
-What outlives a round (weights, buffers, state of the optimizer) has a home, a block of its own that every tape of
-a program finds and leaves it in; everything else takes the first block that is free.
+What outlives a round (weights, buffers, state of the optimizer) has a home, a block of its own that every tape
+of a program finds and leaves it in; everything else takes the first block that is free.
 """
 
 from __future__ import annotations

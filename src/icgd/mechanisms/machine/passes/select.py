@@ -123,6 +123,7 @@ class _Selector:
             return args[0]
         value = node.meta.get("val")
         if name in ("full_like", "zeros_like", "ones_like", "new_zeros", "new_ones", "new_full"):
+            assert value is not None
             fill = {"z": 0.0, "o": 1.0}.get(name.removeprefix("new_")[0], args[-1])
             if not isinstance(fill, Operand):
                 return torch.full(tuple(value.shape), _number(fill), dtype=value.dtype)

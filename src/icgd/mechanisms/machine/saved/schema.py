@@ -192,7 +192,6 @@ class MachineConfig(_Part):
     turns: Annotated[int, Field(ge=1, le=512)]
     margin: Annotated[float, Field(ge=0, le=64)]
     kernels: Literal["auto", "cpp", "torch"]
-    margin: float | None = None
 
 
 class FittedConfig(_Part):
