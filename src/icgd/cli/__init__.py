@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from icgd.base.plugins import load_plugin
-from icgd.cli.bench_command import bench_cot, bench_linear_models
+from icgd.cli.bench_command import bench_cot, bench_linear_models, bench_machine
 from icgd.cli.cost_command import cost
 from icgd.cli.guard import (
     FAILED,
@@ -328,6 +328,7 @@ def run(
 bench.command("cot")(bench_cot)
 bench.command("linear-models")(bench_linear_models)
 bench.command("statistics", hidden=True)(bench_linear_models)  # its name before
+bench.command("machine")(bench_machine)
 bench.command("train")(bench_train)
 app.command("compile")(compile_recipe)
 app.command()(verify)
