@@ -191,7 +191,7 @@ class Settings:
             raise InvalidParameter("--executor", self.executor, "be structured or dense")
         if shuffle is not None and not 0 <= shuffle < 2**63:
             raise InvalidParameter("--shuffle", shuffle, "be an integer from 0 to 2^63 - 1")
-        if self.data is not None:
+        if self.data is not None and self.target:
             check_targets(self.data, self.target)
 
     def _check_kind(self) -> None:
