@@ -1,4 +1,4 @@
-"""One thread, shapes checked at run time, hypothesis without deadlines."""
+"""One thread, shapes checked at run time, hypothesis without deadlines; runs without painted figures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import hypothesis
+import pytest
 import torch
 from jaxtyping import install_import_hook
 
@@ -38,3 +39,12 @@ hypothesis.settings.register_profile(
     "icgd-wide", deadline=None, max_examples=2000, database=None, print_blob=True
 )
 hypothesis.settings.load_profile("icgd")
+
+
+@pytest.fixture
+def unpainted(monkeypatch):
+    """Figures are composed and not painted, which takes longer than most runs: for laws about other things."""
+    from icgd.pages.report.drawing import draw
+
+    blank = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-", "svg": b"<svg/>"}
+    monkeypatch.setattr(draw, "saved", lambda figure, format: blank[format])
