@@ -82,7 +82,9 @@ def test_seeds_of_an_experiment_are_one_kind(name):
     assert all(len(found) == 1 for found in kinds.values())
 
 
-@pytest.mark.parametrize("name", ["algo-fig3", "deep-g3", "cot-d"])
+@pytest.mark.parametrize(
+    "name", ["algo-fig3", "deep-g3", pytest.param("cot-d", marks=pytest.mark.slow)]
+)
 def test_the_estimate_of_the_smoke_scale_is_that_of_a_real_run(name, monkeypatch, tmp_path):
     """Held against all cells done in full, by a clock that operations move: seconds would decide nothing."""
     cells = EXPERIMENTS[name].cells("smoke")
