@@ -13,6 +13,8 @@ from icgd.errors import TooLarge
 
 ABSURD = 10**7
 F64 = torch.float64
+# The first optimizer makes torch import for seconds: here, and not in every fork.
+torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
 X = torch.linspace(-1, 1, 60, dtype=F64).reshape(20, 3)
 NET = icgd.Network((3, 4, 1))
 SGD = icgd.compile(NET, icgd.SGD(0.01))
