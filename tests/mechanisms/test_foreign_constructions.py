@@ -207,14 +207,17 @@ def test_a_project_outside_the_package(tmp_path: Path) -> None:
         "program = icgd.Program.from_pretrained('saved')\n"
         "assert program.optimizer == nesterov.Nesterov(0.1, 0.5, 0.01)\n"
         "assert torch.equal(program.run(X, y, steps=5).weights, torch.load('weights.pt'))\n"
+        "from icgd.cli import main\n"
+        "import sys\n"
+        "sys.argv[1:] = ['--plugin', 'nesterov', 'cost', '--program', 'saved']\n"
+        "main()\n"
     )
     table(tmp_path / "d.csv")
     icgd_command = [sys.executable, "-m", "icgd", "--plugin", "nesterov.py"]
     for words, wanted in (
         ([sys.executable, "use.py"], ""),
-        ([sys.executable, "load.py"], ""),
+        ([sys.executable, "load.py"], "move_r"),
         ([*icgd_command, "cost", "--list"], "nesterov_loop"),
-        ([*icgd_command, "cost", "--program", "saved"], "move_r"),
         (
             [*icgd_command, "verify", "--program", "saved", "d.csv", "--target", "y"],
             "icgd verify: passed",
