@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from icgd.base.construction import Construction, by_method, constructions, methods
+from icgd.base.numbers import whole_number
 from icgd.errors import FaultyPlugin, InvalidFile, InvalidParameter
 
 DTYPES = ("float64", "float32")
@@ -170,6 +171,7 @@ class Settings:
             raise InvalidParameter(
                 "--epochs", self.epochs, "be an integer >= 1", remedy="Try --epochs 1."
             )
+        whole_number("--epochs", self.epochs)
         if not 0 <= self.seed < 2**63:
             raise InvalidParameter("--seed", self.seed, "be an integer from 0 to 2^63 - 1")
         hidden_widths(self.widths)
@@ -223,8 +225,8 @@ class Settings:
                     )
         if not (math.isfinite(self.lam) and self.lam >= 0):
             raise InvalidParameter("--lam", self.lam, "be a finite number >= 0")
-        if self.steps is not None and self.steps < 1:
-            raise InvalidParameter("--steps", self.steps, "be an integer >= 1")
+        if self.steps is not None:
+            whole_number("--steps", self.steps)
 
     def _where_it_belongs(self, name: str, option: str) -> str:
         """The methods that take an option of networks, as a command to write."""
