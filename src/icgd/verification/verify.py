@@ -40,7 +40,8 @@ def verify(
 
     1. the stored heads must keep the promise of their certificate;
     2. probe blocks of every step type, every slot filled, queries up to the radius, on the structured
-       executor and (where it fits) on the literal matrices;
+       executor and (where it fits) on the literal matrices; loops have none, and are held against the exact
+       algorithm on the data and on queries made of it;
     3. a training run, round by round against autograd and torch.optim: `epochs` of SGD for a network,
        `steps` of GD for a stack, `steps` of (proximal) GD for a linear model, whose distance to the true
        minimiser is held against the theorem's bound as well.
