@@ -377,6 +377,15 @@ def test_a_budget_too_small_for_two_rounds_is_refused():
         icgd.record_trace(run.program, run.X, run.Y, **run.options, budget_mb=0.01)
 
 
+def test_curves_too_long_for_the_budget_are_called_that():
+    run = case("network")
+    options = {**run.options, "epochs": 10**7}
+    with pytest.raises(
+        icgd.InvalidParameter, match=r"the curves of [\d,]+0,000.*record fewer rounds"
+    ):
+        icgd.record_trace(run.program, run.X, run.Y, **options)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
