@@ -51,6 +51,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(ONE_THREAD) $(BIN)/icgd bench cot --json runs/bench_cot.json
 	$(ONE_THREAD) $(BIN)/icgd bench linear-models --json runs/bench_linear_models.json
+	$(ONE_THREAD) $(BIN)/icgd bench machine --json runs/bench_machine.json
 
 # One thread: sums in another order change last digits, and tests compare the tables.
 docs: $(STAMP)

@@ -90,7 +90,8 @@ def test_the_matrix_is_the_map(route):
 @settings(max_examples=100, deadline=None)
 def test_files_keep_it(route):
     again = LinearMap.from_json(json.loads(json.dumps(route.to_json())))
-    assert again == route and hash(again) == hash(route)
+    assert again == route
+    assert hash(again) == hash(route)
 
 
 @given(maps(), st.data())

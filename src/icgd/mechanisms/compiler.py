@@ -6,7 +6,7 @@ import numbers
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -25,7 +25,7 @@ from icgd.problems import (
     RepresentationRegression,
 )
 from icgd.problems.foreign_optimizers import no_optimizer, refuse_unknown
-from icgd.transformer.program import Blueprint, Program
+from icgd.transformer.program import Blueprint
 from icgd.transformer.program.blueprint import DTYPES
 
 Problem = Network | LinearModel | RepresentationRegression | Autoregression | MLPChain
@@ -46,9 +46,10 @@ def compile(
 ) -> Any:
     """Compile a problem and an optimizer into a frozen transformer with explicit weights.
 
-    A PyTorch model with its optimizer, `icgd.compile(model, optimizer, loss=..., example=(X[:8], y[:8]))`, a traced
-    step, `icgd.compile(icgd.trace(step, ...))`, or any function of tensors, `icgd.compile(function, example=(a, b))`,
-    becomes a program of the machine (`icgd.MachineOptions`). Everything else:
+    Three forms become programs of the machine (`icgd.MachineOptions`): a PyTorch model with its optimizer,
+    `icgd.compile(model, optimizer, loss=..., example=(X[:8], y[:8]))`; a step that was traced,
+    `icgd.compile(icgd.trace(step, ...))`; a function of tensors, `icgd.compile(function, example=(a, b))`.
+    Everything else:
 
     problem    a Network with SGD or GD; a linear model (GLM, Ridge, Lasso, LinearModel) with GD; a regression
                that loops (LinearRegression, RepresentationRegression, Autoregression, MLPChain); or whatever a
@@ -81,7 +82,7 @@ def compile(
         if method is not None or options is not None:
             name = "options" if method is None else "method"
             raise InvalidParameter(name, options or method, "be left out for the machine")
-        return compile_machine(problem, optimizer, **keywords)
+        return compile_machine(problem, cast("Any", optimizer), **keywords)
     if optimizer is None:
         raise InvalidParameter("optimizer", None, "be given, for example icgd.SGD(lr=0.1)")
     candidates = _candidates(problem, optimizer, method)
@@ -109,7 +110,11 @@ def compile(
 def _is_for_the_machine(problem: object) -> bool:
     """A module, a function, or a step that was traced."""
     known = any(c.compiles and _loads(c) and c.takes(problem) for c in constructions().values())
-    return not known and not isinstance(problem, type) and (callable(problem) or hasattr(problem, "tapes"))
+    return (
+        not known
+        and not isinstance(problem, type)
+        and (callable(problem) or hasattr(problem, "tapes"))
+    )
 
 
 def _given(keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Fixed linear maps of one register: what a route of the layer does to an operand, and what it is as a matrix.
 
-A map is a chain of small moves ("view", "permute", "sum", ...). Chains print, compare, travel through JSON, run as
-a few tensor operations, and can be written out as the sparse matrix that the literal layer holds.
+A map is a chain of small moves ("view", "permute", "sum", ...). Chains print, compare, travel through JSON, run
+as a few tensor operations, and can be written out as the sparse matrix that the literal layer holds.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _spelled(move: Move) -> str:
         return f"*{move[1]:.6g}"
     if move[0] == "weigh":
         return "*weights"
-    return f"{move[0]}{list(_plain(a) for a in move[1:])}".replace("[[", "[").replace("]]", "]")
+    return f"{move[0]}{[_plain(a) for a in move[1:]]}".replace("[[", "[").replace("]]", "]")
 
 
 def _is_power_of_two(factor: float) -> bool:
@@ -245,31 +245,35 @@ def _by_axis(widths: Sequence[int], n_axes: int) -> list[tuple[int, int]]:
 
 
 def _function(move: Move) -> Callable[[Tensor], Tensor]:
-    name = move[0]
-    if name == "view":
-        return lambda x, s=move[1]: x.reshape(s)
-    if name == "permute":
-        if tuple(move[1]) == (1, 0):
-            return Tensor.t
-        return lambda x, order=move[1]: x.permute(order)
-    if name == "expand":
-        return lambda x, s=move[1]: x.expand(s)
+    """A move as a tensor operation."""
+    name, arguments = move[0], move[1:]
+    if name == "weigh":
+        return _weigh(arguments[0])
+    if name == "permute" and tuple(arguments[0]) == (1, 0):
+        return Tensor.t
+    if name == "scale" and arguments[0] == -1.0:
+        return Tensor.neg
     if name == "slice":
-        _, axis, start, stop, stride = move
+        axis, start, stop, stride = arguments
         index = (*(slice(None),) * axis, slice(start, stop, stride))
         return lambda x: x[index]
-    if name == "pad":
-        return lambda x, widths=move[1]: functional.pad(x, widths)
-    if name == "sum":
-        return lambda x, axes=move[1], keep=move[2]: x.sum(axes, keep)
-    if name == "scale":
-        return Tensor.neg if move[1] == -1.0 else lambda x, c=move[1]: x * c
-    if name == "flip":
-        return lambda x, axes=move[1]: x.flip(axes)
-    if name == "weigh":
-        return _weigh(move[1])
-    index = torch.tensor(move[2], dtype=torch.long)
-    return lambda x, axis=move[1]: x.index_select(axis, index)
+    if name == "pick":
+        chosen = torch.tensor(arguments[1], dtype=torch.long)
+        return lambda x: x.index_select(arguments[0], chosen)
+    operation = _OPERATIONS[name]
+    return lambda x: operation(x, *arguments)
+
+
+_OPERATIONS: dict[str, Callable[..., Tensor]] = {
+    "view": Tensor.reshape,
+    "permute": Tensor.permute,
+    "expand": Tensor.expand,
+    "pad": functional.pad,
+    "sum": Tensor.sum,
+    "scale": torch.mul,
+    "flip": Tensor.flip,
+}
+"""Moves that are one operation with the move's own arguments."""
 
 
 def _weigh(weights: Sequence[float]) -> Callable[[Tensor], Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -77,7 +79,7 @@ def mlp(activation="tanh", widths=(8, 16, 16, 3), seed=0):
     """Linear layers with an activation between them."""
     torch.manual_seed(seed)
     layers = []
-    for k, (n, m) in enumerate(zip(widths, widths[1:], strict=False)):
+    for k, (n, m) in enumerate(pairwise(widths)):
         layers += [ACTIVATIONS[activation]()] if k else []
         layers.append(nn.Linear(n, m))
     return nn.Sequential(*layers).to(f64)

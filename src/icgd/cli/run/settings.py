@@ -177,6 +177,23 @@ class Settings:
                     "--trace-budget", self.trace_budget, "be a finite number > 0, in megabytes"
                 )
 
+    def check_compiled(self, shuffle: int | None) -> None:
+        """The same with --program: model and optimizer are compiled, so their options have no meaning."""
+        kept = ("out", "data", "target", "epochs", "executor")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in kept and value != field.default:
+                option = f"--{field.name.replace('_', '-')}"
+                raise InvalidParameter(option, value, "be left out with --program")
+        if self.epochs < 1:
+            raise InvalidParameter("--epochs", self.epochs, "be an integer >= 1")
+        if self.executor not in ("structured", "dense"):
+            raise InvalidParameter("--executor", self.executor, "be structured or dense")
+        if shuffle is not None and not 0 <= shuffle < 2**63:
+            raise InvalidParameter("--shuffle", shuffle, "be an integer from 0 to 2^63 - 1")
+        if self.data is not None:
+            check_targets(self.data, self.target)
+
     def _check_kind(self) -> None:
         """An option that would be ignored is a mistake."""
         network = self.model == "network"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ from icgd.mechanisms.machine.programs.training import TrainingProgram
 from icgd.mechanisms.machine.schedule import Schedules
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode
 from icgd.mechanisms.machine.tape.tape import Tape
+from icgd.transformer.gadgets.machine_heads.families import TOKENS
 from icgd.transformer.gadgets.machine_heads.heads import Heads
 from icgd.transformer.mask_rules import MaskRule
 from icgd.transformer.program import Blueprint
@@ -64,7 +65,8 @@ def tape_of(captured: Captured, dtype: torch.dtype) -> Tape:
         captured.graph, captured.in_names, captured.out_names, captured.example, dtype
     )
     tape = without_unused(fused_sums(without_unused(tape)))
-    check_tape(tape, captured, dtype)
+    example = captured.named_example()
+    check_tape(tape, example, captured(example), dtype)
     return tape
 
 
@@ -201,7 +203,7 @@ def _as_traced(
 def choose(traced: Traced, given: MachineOptions) -> Blueprint:
     """Every option filled in."""
     options = {name: value for name, value in asdict(given).items() if value is not None}
-    mode = options.get("heads") or _heads_for(traced.tapes)
+    mode = given.heads or _heads_for(traced.tapes)
     radius = float(options.get("radius", DEFAULT_RADIUS[traced.dtype]))
     kernels = options.get("kernels", "auto")
     heads = Heads(
@@ -212,6 +214,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         powers=_pair(options.get("powers")),
         turns=options.get("turns"),
         kernels=kernels,
+        margin=options.get("margin"),
     )
     ranges = heads.ranges
     chosen = {
@@ -220,6 +223,7 @@ def choose(traced: Traced, given: MachineOptions) -> Blueprint:
         "exponents": list(ranges.exponents),
         "powers": list(ranges.powers),
         "turns": ranges.turns,
+        "margin": float(options.get("margin", TOKENS[traced.dtype]["read"][2])),
         "kernels": kernels,
     }
     functions = {
@@ -236,7 +240,7 @@ def _pair(value: Sequence[int] | None) -> tuple[int, int] | None:
     return None if value is None else (int(value[0]), int(value[1]))
 
 
-def _heads_for(tapes: Tapes) -> str:
+def _heads_for(tapes: Tapes) -> Literal["fixed", "float"]:
     """Fixed heads where products meet numbers of ordinary size only."""
     every = [i for tape in tapes.tapes.values() for i in tape]
     wide = any(i.opcode is Opcode.FUNCTION and i.settings["function"] in NEEDS_FLOAT for i in every)
@@ -255,7 +259,7 @@ def heads_of(blueprint: Blueprint) -> Heads:
         powers=_pair(o["powers"]),
         turns=o["turns"],
         kernels=o["kernels"],
-        margin=o.get("margin"),
+        margin=o["margin"],
         fitted={
             name: (tuple(map(float, each["even"])), tuple(map(float, each["odd"])))
             for name, each in blueprint.fitted.items()

@@ -12,8 +12,8 @@ MACHINE = Construction(
     options=f"{_HERE}.options:MachineOptions",
     build=f"{_HERE}.compile:build",
     label="machine",
-    lead="Every call of the one frozen layer executed one instruction of a tape; beside it PyTorch made the same "
-    "step from the same numbers.",
+    lead="Every call of the one frozen layer executed one instruction of a tape; beside it PyTorch made the "
+    "same step from the same numbers.",
     noun="a program of the machine",
     title="one frozen layer, instruction by instruction, computes",
     summary="one frozen layer that executes a tape of instructions",

@@ -10,13 +10,13 @@ from typing import Literal
 class MachineOptions:
     """Options of programs for the machine; None: chosen by the compiler.
 
-    heads      "fixed": products read numbers up to `radius`; "float": numbers of any size, with a relative error
+    heads      "fixed": products read numbers up to `radius`; "float": of any size, with a relative error
     radius     largest number a product reads with heads="fixed" (64)
-    exponents  (lo, hi): with heads="float", and for roots, logarithms and reciprocals, numbers in 2**lo .. 2**hi
+    exponents  (lo, hi): heads="float", roots, logarithms and reciprocals take numbers in 2**lo .. 2**hi
     powers     (lo, hi): exp gives results of 2**lo .. 2**hi
     turns      sin and cos take angles up to so many times pi
-    margin     distance, in widths of the kernel, from the range to the end of the grid of heads that multiply: 8.25
-               makes them exact to rounding, 3 visibly wrong
+    margin     distance, in widths of the kernel, from the range to the end of the grid of heads that
+               multiply: 8.25 makes them exact to rounding, 3 visibly wrong
     kernels    how the fast executor evaluates heads: "cpp", "torch", or "auto" (C++ where there is a compiler)
     """
 

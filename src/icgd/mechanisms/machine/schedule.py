@@ -23,7 +23,7 @@ class TapeMask:
 
     Statement: [COT] Definition 4.4
 
-    Differs from the paper: the rounds of a network have one schedule, printed as a formula; here it is the program.
+    Differs from the paper: there rounds have one schedule, printed as a formula; here it is the program.
     """
 
     schedules: Mapping[str, tuple[Step, ...]]

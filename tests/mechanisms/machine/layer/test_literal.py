@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.mechanisms.machine.table import data, mlp
 from torch.nn import functional
 
 import icgd
-from tests.mechanisms.machine.table import data, mlp
 
 SMALL = {"n_rows": 4, "n_in": 2, "n_out": 2}
 OPTIONS = {
     "fixed": {"heads": "fixed", "exponents": (-8, 2)},
     "float": {"heads": "float", "exponents": (-8, 4)},
-    "coarse": {"heads": "fixed", "exponents": (-8, 2), "margin": 3.0},
+    "coarse": {"heads": "fixed", "exponents": (-8, 2), "radius": 2.5, "margin": 1.0},
 }
 
 

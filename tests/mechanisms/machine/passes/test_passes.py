@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from tests.mechanisms.machine.table import data, f64, mlp
 from torch.nn import functional
 
 import icgd
@@ -15,7 +16,6 @@ from icgd.mechanisms.machine.passes.simplify import without_unused
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode, Operand
 from icgd.mechanisms.machine.tape.semantics import ExactHeads, evaluate, run_tape
 from icgd.mechanisms.machine.tape.tape import Tape, TapeWriter
-from tests.mechanisms.machine.table import data, f64, mlp
 
 HEADS = ExactHeads()
 
@@ -24,9 +24,7 @@ def training_tapes():
     X, Y = data("class")
     model = mlp("leaky_relu", widths=(8, 5, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
-    step = icgd.compile(
-        model, optimizer, loss=functional.cross_entropy, example=(X[:4], Y[:4])
-    )
+    step = icgd.compile(model, optimizer, loss=functional.cross_entropy, example=(X[:4], Y[:4]))
     return step.tapes.tapes
 
 
@@ -134,9 +132,7 @@ def test_a_listing_names_every_step_and_where_it_comes_from(tapes):
     X, Y = data("class")
     model = mlp("tanh", widths=(8, 5, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    program = icgd.compile(
-        model, optimizer, loss=functional.cross_entropy, example=(X[:4], Y[:4])
-    )
+    program = icgd.compile(model, optimizer, loss=functional.cross_entropy, example=(X[:4], Y[:4]))
     text = program.listing("step:4")
     tape = program.tapes.tapes["step:4"]
     for instruction in tape:

@@ -6,11 +6,6 @@ import copy
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional
-
-import icgd
-from icgd.errors import AssumptionViolated, InvalidParameter
 from tests.mechanisms.machine.table import (
     ACTIVATIONS,
     LOSSES,
@@ -23,6 +18,11 @@ from tests.mechanisms.machine.table import (
     mlp,
     trained,
 )
+from torch import nn
+from torch.nn import functional
+
+import icgd
+from icgd.errors import AssumptionViolated, InvalidParameter
 
 
 def ulp_apart(model):
@@ -55,7 +55,9 @@ def compare(model, settings, loss, kind, *, batch_size, updates, heads=None):
     assert all(torch.equal(before[n], p) for n, p in model.state_dict().items())
     g = torch.Generator().manual_seed(3)
     batches = [
-        rows for _ in range(epochs) for rows in torch.randperm(len(X), generator=g).split(batch_size)
+        rows
+        for _ in range(epochs)
+        for rows in torch.randperm(len(X), generator=g).split(batch_size)
     ]
     twin = ulp_apart(model)
     trained(twin, sgd(twin, settings), loss, X, Y, batches)
@@ -70,7 +72,7 @@ def within(error, twin):
     return error <= max(1e-12, 100 * twin)
 
 
-FEW = [*zip(ACTIVATIONS, list(LOSSES) + ["mse"], strict=True)]
+FEW = [*zip(ACTIVATIONS, [*LOSSES, "mse"], strict=True)]
 
 
 @pytest.mark.parametrize("heads", ["fixed", "float"])
@@ -116,9 +118,7 @@ def test_models_with_a_forward_of_their_own(kind):
     torch.manual_seed(0)
     model = kind().to(f64)
     settings = {"momentum": 0.9, "nesterov": True}
-    assert within(
-        *compare(model, settings, functional.mse_loss, "real", batch_size=8, updates=20)
-    )
+    assert within(*compare(model, settings, functional.mse_loss, "real", batch_size=8, updates=20))
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 24])
@@ -150,9 +150,7 @@ def test_frozen_parameters_groups_and_schedules():
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=9)
 
     optimizer = optimizer_of(model)
-    program = icgd.compile(
-        model, optimizer, loss=functional.cross_entropy, example=(X[:8], Y[:8])
-    )
+    program = icgd.compile(model, optimizer, loss=functional.cross_entropy, example=(X[:8], Y[:8]))
     run = program.run(X, Y, epochs=3, batch_size=8, schedule=schedule)
     exact = copy.deepcopy(model)
     stepped = optimizer_of(exact)
@@ -209,7 +207,9 @@ def test_a_loop_body_of_your_own():
 
         return step
 
-    tape = icgd.trace(body(model, optimizer), model=model, optimizer=optimizer, example=(X[:8], Y[:8]))
+    tape = icgd.trace(
+        body(model, optimizer), model=model, optimizer=optimizer, example=(X[:8], Y[:8])
+    )
     program = icgd.compile(tape)
     run = program.run(X, Y, epochs=2, batch_size=8)
     exact = copy.deepcopy(model)
@@ -267,9 +267,7 @@ def test_single_precision():
 def test_bad_settings_are_named(how, message):
     X, Y = data("real")
     model = mlp()
-    program = icgd.compile(
-        model, sgd(model, {}), loss=functional.mse_loss, example=(X[:8], Y[:8])
-    )
+    program = icgd.compile(model, sgd(model, {}), loss=functional.mse_loss, example=(X[:8], Y[:8]))
     with pytest.raises(InvalidParameter, match=message):
         program.run(X, Y, **how)
     with pytest.raises(InvalidParameter, match="shape of the example"):

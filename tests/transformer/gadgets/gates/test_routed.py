@@ -1,4 +1,4 @@
-"""Parts of the machine's layer: their literal units do what they say, on their own kind of step and on others."""
+"""Parts of the machine's layer: their units do what they say, on their own kind of step and on others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ from icgd.transformer.linear_map import LinearMap
 from icgd.transformer.nn.feedforward import FeedForward
 
 DTYPES = [torch.float64, torch.float32]
-SOURCE = Layout([Slot("a", (6,), ragged=True), Slot("b", (6,), ragged=True), Slot("f", (6,), ragged=True), Slot("off", ())])
+SOURCE = Layout(
+    [
+        Slot("a", (6,), ragged=True),
+        Slot("b", (6,), ragged=True),
+        Slot("f", (6,), ragged=True),
+        Slot("off", ()),
+    ]
+)
 TARGET = Layout([Slot("out", (6,), ragged=True)])
 OTHERS = [0.0, 1.0, -1.0, 1e-30, -3.7, 1e9, -1e9]
 """What may stand in slots on steps of another kind."""
@@ -127,7 +134,10 @@ def test_comparisons_are_exact_for_neighbouring_floats(dtype):
 
 
 def test_flags_of_flags():
-    on_a, on_b = torch.tensor([1, 1, 0], dtype=torch.bool), torch.tensor([1, 0, 0], dtype=torch.bool)
+    on_a, on_b = (
+        torch.tensor([1, 1, 0], dtype=torch.bool),
+        torch.tensor([1, 0, 0], dtype=torch.bool),
+    )
     dtype = torch.float64
     a, b = (torch.cat([on, ~on]).to(dtype) for on in (on_a, on_b))
     both = flags_of("both", dtype, a=a, b=b)

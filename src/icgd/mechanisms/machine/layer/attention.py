@@ -1,9 +1,9 @@
 """The attention of the machine: banks of softmax heads over tokens that the layer lays out itself.
 
-Every table of tokens (the grid that multiplies, the table of a function, the places of a row) stands on tokens of
-its own; a head sees those of its table only, because the keys of all others hold a score that shuts them out.
-A head over a grid asks with [s, 1, off]: its scores are rate_k s + offset_k, and the token that takes all of the
-weight when the head is shut has the score strength * off - threshold.
+Every table of tokens (the grid that multiplies, the table of a function, the places of a row) stands on tokens
+of its own; a head sees those of its table only, for the keys of all others hold a score that shuts them out.
+A head over a grid asks with [s, 1, off]: its scores are rate_k s + offset_k, and the token that takes all of
+the weight when the head is shut has the score strength * off - threshold.
 """
 
 from __future__ import annotations
@@ -83,7 +83,11 @@ class BankAttention(AttentionLayer):
         self.banks = named_parts("banks", {n: Bank(n, form, dtype) for n, form in banks.items()})
         self.anchor = frozen(1.0, (), dtype)  # a weight also where no head is needed
         values = [layout[b.value] for b in self.every_bank() if b.form.n_values]
-        slots = [Slot(f"{t.name}/{s.name}", s.shape, s.meaning) for t in self.every_table() for s in t.slots]
+        slots = [
+            Slot(f"{t.name}/{s.name}", s.shape, s.meaning)
+            for t in self.every_table()
+            for s in t.slots
+        ]
         self.grid_layout = Layout([*values, *slots, Slot("one", (), "1 on every token")])
 
     @property

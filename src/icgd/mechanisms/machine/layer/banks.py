@@ -1,7 +1,7 @@
 """Banks of heads: which number every head asks, which values it collects and where it puts them.
 
-A product of whatever form is an index map: head h reads entry h of the bank's query slot and adds it times value v
-to result r, for the triples (h, v, r) of the map.
+A product of whatever form is an index map: head h reads entry h of the bank's query slot and adds it times
+value v to result r, for the triples (h, v, r) of the map.
 """
 
 from __future__ import annotations
@@ -143,6 +143,3 @@ def forms_of(instructions: Sequence[Instruction]) -> list[BankForm]:
 def bank_name(form: BankForm, index: int) -> str:
     """What a bank is called in layouts and files."""
     return f"{form.function or form.opcode}{index}"
-
-
-

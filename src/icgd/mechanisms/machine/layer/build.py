@@ -7,7 +7,7 @@ STATEMENT: [COT] Section 4, Proposition 4.3 and its remark on other models and o
     heads   query times value, functions, softmax
     post    results, and flags as exact 0 and 1, become the register that is written
 
-A step sees [token; first; second; third]; where an instruction has fewer operands its token stands in their place.
+A step sees [token; first; second; third]; where an instruction has fewer operands, its token stands there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from icgd.mechanisms.machine.layer.attention import BankAttention
 from icgd.mechanisms.machine.layer.banks import form_of, split_route
 from icgd.mechanisms.machine.layer.kinds import KindTable, StepKind
 from icgd.mechanisms.machine.layer.layouts import SEEN, block_layout, off_bank, working_layout
-from icgd.mechanisms.machine.layer.tables import Table
+from icgd.mechanisms.machine.layer.tables import GridTable, Table
 from icgd.mechanisms.machine.layer.thermometer import Thermometer
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode, Operand
 from icgd.mechanisms.machine.tape.semantics import HeadFunctions
@@ -69,7 +69,7 @@ class _LayerBuilder:
         thermometers = {
             name: form.n_queries * len(table.buckets)
             for form, name in kinds.banks.items()
-            if getattr(table := tables[form.table], "has_sink", False)
+            if isinstance(table := tables[form.table], GridTable) and table.has_sink
         }
         self.work = working_layout(kinds, room, thermometers)
 
@@ -145,8 +145,8 @@ class _LayerBuilder:
         form = form_of(kind.example)
         assert form is not None
         table = self.tables[form.table]
-        if getattr(table, "has_sink", False):
-            buckets = table.buckets  # type: ignore[union-attr]
+        if isinstance(table, GridTable) and table.has_sink:
+            buckets = table.buckets
             yield "shut", Thermometer(wire, buckets, f"off_{kind.bank}", off, dtype=self.dtype)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +56,7 @@ class KindTable:
             self.banks[form] = bank_name(form, len(self.banks))
         return self.banks[form]
 
-    def __iter__(self) -> Iterable[StepKind]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[StepKind]:
         return iter(self.kinds.values())
 
     def __len__(self) -> int:

@@ -26,7 +26,11 @@ def block_layout(kinds: KindTable, room: int) -> Layout:
     Differs from the paper: blocks hold registers of a program instead of the layers of a network, and the kind
     of a step stands in an instruction token.
     """
-    slots = [Slot("value", (room,), "a register, row by row; of a flag, then its complement", ragged=True)]
+    slots = [
+        Slot(
+            "value", (room,), "a register, row by row; of a flag, then its complement", ragged=True
+        )
+    ]
     slots += [Slot(kind.off, (), f"0 in tokens of {kind.name}, 1 in others") for kind in kinds]
     slots += [
         Slot(off_bank(name), (), f"0 in tokens that use the heads {name}")
@@ -41,13 +45,17 @@ def working_layout(kinds: KindTable, room: int, thermometers: dict[str, int]) ->
     thermometers  how many numbers shut the heads of a bank, where its heads have buckets
     """
     flags = [kind.example.output.size for kind in kinds if kind.example.output.kind is Kind.FLAG]
-    slots = [Slot("aside", (room,), "what needs no heads, or is added to what they write", ragged=True)]
+    slots = [
+        Slot("aside", (room,), "what needs no heads, or is added to what they write", ragged=True)
+    ]
     if flags:
         slots.append(Slot("shut", (max(flags),), "0 where a flag is to be 1", ragged=True))
     for form, name in kinds.banks.items():
         slots += _bank_slots(form, name)
         if thermometers.get(name):
-            slots.append(Slot(f"off_{name}", (thermometers[name],), "what shuts the heads", ragged=True))
+            slots.append(
+                Slot(f"off_{name}", (thermometers[name],), "what shuts the heads", ragged=True)
+            )
     slots += [Slot(kind.off, (), "carried") for kind in kinds]
     slots += [Slot(off_bank(name), (), "carried") for name in kinds.banks.values()]
     return Layout(slots)

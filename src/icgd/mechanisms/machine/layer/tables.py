@@ -1,4 +1,4 @@
-"""Tables of tokens that heads attend over: grids that read a number, tables of functions, the places of a row."""
+"""Tables of tokens that heads attend over: grids that read a number, tables of functions, places of a row."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from icgd.transformer.gadgets.machine_heads.head_table import Bucket
 from icgd.transformer.gadgets.gates.routed import RoutedPart, RoutedUnits, Wire
+from icgd.transformer.gadgets.machine_heads.head_table import Bucket
 from icgd.transformer.nn.feedforward import frozen
 from icgd.transformer.nn.symbolic import Builder
 

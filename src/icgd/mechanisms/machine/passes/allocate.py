@@ -1,7 +1,7 @@
 """Registers of a tape get blocks of the prompt: as few as are alive at a time.
 
-What outlives a round (weights, buffers, state of the optimizer) has a home, a block of its own that every tape of
-a program finds and leaves it in; everything else takes the first block that is free.
+What outlives a round (weights, buffers, state of the optimizer) has a home, a block of its own that every tape
+of a program finds and leaves it in; everything else takes the first block that is free.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Homes:
     def of(self, name: str) -> Address:
         """The block of this name, a new one if it is new."""
         if name not in self.by_name:
-            kind = STATE if name.startswith(LASTING) else RESULT if name.startswith("out.") else DATA
+            kind = (
+                STATE if name.startswith(LASTING) else RESULT if name.startswith("out.") else DATA
+            )
             count = sum(address[0] == kind for address in self.by_name.values())
             self.by_name[name] = (kind, count)
         return self.by_name[name]

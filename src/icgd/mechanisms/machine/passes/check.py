@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from icgd.errors import AssumptionViolated
-from icgd.mechanisms.machine.capture.captured import Captured
 from icgd.mechanisms.machine.tape.semantics import ExactHeads, run_tape
 from icgd.mechanisms.machine.tape.tape import Tape
 
@@ -14,17 +15,17 @@ ROUNDINGS = {torch.float64: 1e-11, torch.float32: 1e-3}
 """How far results may be apart, relative to the largest entry: both sum in orders of their own."""
 
 
-def check_tape(tape: Tape, captured: Captured, dtype: torch.dtype) -> None:
+def check_tape(
+    tape: Tape, inputs: Mapping[str, Tensor], wanted: Mapping[str, Tensor], dtype: torch.dtype
+) -> None:
     """Refuse a tape that does not compute what was captured: instructions were selected or fused wrongly."""
-    inputs = captured.named_example()
-    wanted = captured(inputs)
     results = run_tape(tape, inputs, ExactHeads(), dtype)
     for name, value in results.items():
         error, size = _distance(value, wanted[name])
         if not error <= ROUNDINGS[dtype] * max(1.0, size):
             raise AssumptionViolated(
-                f"The tape gives {name} with an error of {error:.3g} (its largest entry is {size:.3g}): a pass of the "
-                "compiler is wrong. Please report the model; nothing was compiled."
+                f"The tape gives {name} with an error of {error:.3g}, where its largest entry is {size:.3g}: a "
+                "pass of the compiler is wrong. Please report the model; nothing was compiled."
             )
 
 

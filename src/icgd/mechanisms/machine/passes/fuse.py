@@ -1,7 +1,7 @@
 """Sums join the instruction that makes one of their terms, so that they cost no step of their own.
 
-    r1 = x W        r2 = r1 + b            ->  r2 = x W + b       (a product adds a third operand)
-    r1 = a + b      r2 = c - 0.1 sum(r1)   ->  r2 = c - 0.1 sum(a) - 0.1 sum(b)
+r1 = x W        r2 = r1 + b            ->  r2 = x W + b       (a product adds a third operand)
+r1 = a + b      r2 = c - 0.1 sum(r1)   ->  r2 = c - 0.1 sum(a) - 0.1 sum(b)
 """
 
 from __future__ import annotations

@@ -24,7 +24,14 @@ from icgd.mechanisms.machine.tape.instruction import Kind, Opcode, Operand, Orig
 from icgd.mechanisms.machine.tape.tape import Tape, TapeWriter
 
 SAME = (
-    "detach", "detach_copy", "alias", "alias_copy", "clone", "lift_fresh_copy", "lift_fresh", "contiguous",
+    "detach",
+    "detach_copy",
+    "alias",
+    "alias_copy",
+    "clone",
+    "lift_fresh_copy",
+    "lift_fresh",
+    "contiguous",
 )
 """Operations that give back what they are given."""
 
@@ -71,7 +78,9 @@ class _Selector:
             elif node.op == "call_function":
                 self._call(node)
             elif node.op == "output":
-                results = [self.values.get(n, n) if isinstance(n, fx.Node) else n for n in node.args[0]]
+                results = [
+                    self.values.get(n, n) if isinstance(n, fx.Node) else n for n in node.args[0]
+                ]
         if self.missing:
             raise AssumptionViolated(*self.missing)
         outputs = {
@@ -114,6 +123,7 @@ class _Selector:
             return args[0]
         value = node.meta.get("val")
         if name in ("full_like", "zeros_like", "ones_like", "new_zeros", "new_ones", "new_full"):
+            assert value is not None
             fill = {"z": 0.0, "o": 1.0}.get(name.removeprefix("new_")[0], args[-1])
             if not isinstance(fill, Operand):
                 return torch.full(tuple(value.shape), _number(fill), dtype=value.dtype)
@@ -140,9 +150,13 @@ def _name(node: fx.Node) -> str:
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.name.split("::")[1]
-    return {"mul": "mul", "add": "add", "sub": "sub", "neg": "neg", "pow": "pow"}.get(
-        target.__name__, target.__name__
-    ) if callable(target) else str(target)
+    return (
+        {"mul": "mul", "add": "add", "sub": "sub", "neg": "neg", "pow": "pow"}.get(
+            target.__name__, target.__name__
+        )
+        if callable(target)
+        else str(target)
+    )
 
 
 def _origin(node: fx.Node) -> Origin:
@@ -176,4 +190,4 @@ def _folded(node: fx.Node, args: list[Any], named: dict[str, Any], dtype: torch.
     return promoted(result)
 
 
-__all__ = ["Mapping", "Missing", "math", "operator", "select_instructions", "Opcode"]
+__all__ = ["Mapping", "Missing", "Opcode", "math", "operator", "select_instructions"]

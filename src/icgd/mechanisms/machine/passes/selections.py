@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode, Operand, Register
-from icgd.transformer.linear_map import LinearMap
 from icgd.mechanisms.machine.tape.tape import TapeWriter
+from icgd.transformer.linear_map import LinearMap
 
 Value = Operand | Tensor | float | int
 
@@ -21,6 +21,12 @@ class Selections:
 
     def __init__(self, tape: TapeWriter) -> None:
         self.tape = tape
+        self._read: set[str] = set()
+
+    def _is_new(self, operand: Operand) -> bool:
+        """Whether heads have not read these numbers yet: what was read once need not be again."""
+        known = operand.register.name in self._read
+        return not (known and _without_scale(operand)[0].route.is_selection)
 
     # -- what every rule needs --------------------------------------------------------------------
 
@@ -54,9 +60,7 @@ class Selections:
         if value.route.is_identity:
             return value.register
         if value.register.kind is Kind.FLAG:
-            return self.tape.write(
-                Opcode.BOTH, [value, value], value.shape, kind=Kind.FLAG
-            )
+            return self.tape.write(Opcode.BOTH, [value, value], value.shape, kind=Kind.FLAG)
         return self.tape.write(Opcode.AFFINE, [value], value.shape, kind=value.register.kind)
 
     def _routed(self, value: Operand, name: str, *arguments: Any) -> Operand:
@@ -255,13 +259,13 @@ class Selections:
         """Heads read the factor with fewer numbers; its scale goes to the other one."""
         if opcode is Opcode.MULTIPLY:
             a, b = self.expanded(a, shape), self.expanded(b, shape)
-        sizes = [_numbers(x) for x in (a, b)]
-        read = 0 if sizes[0] <= sizes[1] else 1
         factors = [a, b]
+        read = min((0, 1), key=lambda k: (_numbers(factors[k]), self._is_new(factors[k]), k))
         query, scale = _without_scale(factors[read])
         if not query.route.is_selection:
             query, scale = Operand.whole(self.materialised(query)), scale
         factors[read] = query
+        self._read.add(query.register.name)
         if scale != 1.0:
             factors[1 - read] = self._routed(factors[1 - read], "scale", scale)
         return self._write(opcode, factors, shape, read=read)
@@ -402,7 +406,10 @@ class Selections:
         """The largest entry along axes, by comparing halves."""
         x = self.operand(args[0])
         keep = bool(args[2] if len(args) > 2 else named.get("keepdim", False))
-        axes = [a % len(x.shape) for a in (args[1] if len(args) > 1 and args[1] else range(len(x.shape)))]
+        axes = [
+            a % len(x.shape)
+            for a in (args[1] if len(args) > 1 and args[1] else range(len(x.shape)))
+        ]
         for axis in axes:
             x = self._largest(x, axis)[0]
         kept = tuple(1 if a in axes else n for a, n in enumerate(_shape(args[0])))

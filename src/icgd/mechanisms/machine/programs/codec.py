@@ -115,9 +115,11 @@ class MachineCodec:
 
     def _stored(self, value: Tensor) -> Tensor:
         """A tensor as blocks hold it: numbers in the program's precision, flags as they are."""
-        if value.dtype == torch.bool:
+        like = self.like
+        own = value.dtype == like.dtype and value.device == like.device and not value.requires_grad
+        if own or value.dtype == torch.bool:
             return value
-        return value.detach().to(dtype=self.like.dtype, device=self.like.device)
+        return value.detach().to(dtype=like.dtype, device=like.device)
 
     def decoded(self, live: Mapping[Address, Block], tape: str) -> dict[str, Tensor]:
         """What a tape leaves, by name, in its own shapes."""

@@ -74,8 +74,8 @@ def _stand_in(groups: Sequence[Mapping[str, Any]]) -> torch.optim.Optimizer:
     listed = [{**dict(group), "params": [torch.zeros((), requires_grad=True)]} for group in groups]
     defaults = {k: v for k, v in dict(groups[0]).items() if k != "initial_lr"} if groups else {}
 
-    class StandIn(torch.optim.Optimizer):
-        def step(self, closure: Any = None) -> None:
-            """Nothing."""
+    return _StandIn(listed, defaults)
 
-    return StandIn(listed, defaults)
+
+class _StandIn(torch.optim.Optimizer):
+    """An optimizer that never steps."""

@@ -15,17 +15,35 @@ from icgd.mechanisms.machine.programs.codec import MachineCodec, Round
 from icgd.mechanisms.machine.programs.cost import MachineCost, machine_cost
 from icgd.mechanisms.machine.programs.source import FunctionSource, Source
 from icgd.mechanisms.machine.schedule import TapeMask
+from icgd.mechanisms.machine.tape.instruction import Register
+from icgd.transformer.mask_rules import Address
 from icgd.transformer.nn.chain.layer import Layer
+from icgd.transformer.nn.symbolic import weights_stay_fixed
 from icgd.transformer.program import Blueprint, Program
 from icgd.transformer.program.accounting import run_cost
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.program.session import Session
 from icgd.transformer.program.weights import refuse_overflow
 from icgd.transformer.runtime.cost import Cost
+from icgd.transformer.runtime.executors.chain import Plans, StructuredExecutor
 from icgd.transformer.runtime.executors.choose import AnyExecutor, ExecutorName
 from icgd.transformer.runtime.loop import LoopState, execute
 
 AfterRound = Callable[[int, Mapping[str, Tensor]], None]
+
+
+class _KeptPlans:
+    """Plans of earlier runs, by what a run keeps: they hold as long as every weight is the compiled one."""
+
+    def __init__(self) -> None:
+        self._by_wanted: dict[frozenset[Address], Plans] = {}
+
+    def __deepcopy__(self, memo: object) -> _KeptPlans:
+        return _KeptPlans()  # a copy is made to be altered
+
+    def of(self, wanted: frozenset[Address]) -> Plans:
+        """Those of runs that keep the same."""
+        return self._by_wanted.setdefault(wanted, Plans())
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,6 +70,7 @@ class MachineProgram(Program):
     def __init__(self, blueprint: Blueprint, **parts: Any) -> None:
         super().__init__(blueprint, **parts)
         self._compiled_schedules = dict(self.mask.schedules)
+        self._plans = _KeptPlans()
 
     def _is_altered(self) -> bool:
         """See Program; the schedules are compared step by step."""
@@ -75,7 +94,10 @@ class MachineProgram(Program):
         """See Program; an altered program is run by its literal matrices, which know no short cuts."""
         if name == "structured" and self._is_altered():
             name = "dense"
-        return super().executor(session, name, **how)
+        engine = super().executor(session, name, **how)
+        if isinstance(engine, StructuredExecutor) and not how.get("keep_all"):
+            engine.plans = self._plans.of(frozenset(engine.wanted))
+        return engine
 
     def execute(
         self,
@@ -90,7 +112,7 @@ class MachineProgram(Program):
         """Run these rounds from a state; `after` sees what each round leaves, by name."""
         self._check_dtype()
         codec = self.codec
-        with self._own_precision():
+        with weights_stay_fixed(), self._own_precision():
             codec.bind(self.mask.schedules)
             session = codec.machine_session(state, rounds)
             loop = LoopState()
@@ -98,13 +120,13 @@ class MachineProgram(Program):
             if not watch:
                 engine.watch.release()
             outputs: dict[str, list[Tensor]] = {}
+            given_out = {tape: self._given_out(tape) for tape in {one.tape for one in rounds}}
 
             def on_round(done: int) -> None:
                 tape = rounds[done - 1].tape
-                for name, register in codec.tapes[tape].outputs.items():
-                    if name.startswith("out."):
-                        block = engine.dump(loop.live[codec.schedules.homes.of(name)])
-                        outputs.setdefault(name, []).append(codec.read(block, register))
+                for name, register, address in given_out[tape]:
+                    block = engine.dump(loop.live[address])
+                    outputs.setdefault(name, []).append(codec.read(block, register))
                 if after is not None:
                     after(done, self._values(engine, loop, tape))
                 if report is not None:
@@ -126,6 +148,15 @@ class MachineProgram(Program):
             refuse_overflow(self.construction.name, "registers", list(copies.values()), remedy)
         cost = run_cost(self, session, loop)
         return Ended(copies, outputs, cost, engine.watch.max_use)
+
+    def _given_out(self, tape: str) -> list[tuple[str, Register, Address]]:
+        """What a round with this tape gives out, and where it stands."""
+        home = self.codec.schedules.homes.of
+        return [
+            (name, register, home(name))
+            for name, register in self.tapes.tapes[tape].outputs.items()
+            if name.startswith("out.")
+        ]
 
     def _values(self, engine: AnyExecutor, loop: LoopState, tape: str) -> dict[str, Tensor]:
         homes, read = self.codec.schedules.homes, self.codec.read
@@ -203,11 +234,43 @@ def rows_of(data: Sequence[Any], dtype: torch.dtype) -> list[Tensor]:
     return tensors
 
 
-def batches(n_rows: int, batch_size: int, epochs: int, shuffle: int | None) -> Iterator[Tensor]:
+Batch = range | Tensor
+"""Row numbers; a range where rows stand one after the other."""
+
+
+def batches(n_rows: int, batch_size: int, epochs: int, shuffle: int | None) -> Iterator[Batch]:
     """Row numbers of every batch; the last one of an epoch may be smaller."""
     generator = torch.Generator().manual_seed(shuffle) if shuffle is not None else None
     for _ in range(epochs):
-        order = torch.arange(n_rows)
         if generator is not None:
-            order = torch.randperm(n_rows, generator=generator)
-        yield from order.split(batch_size)
+            yield from torch.randperm(n_rows, generator=generator).split(batch_size)
+            continue
+        for start in range(0, n_rows, batch_size):
+            yield range(start, min(start + batch_size, n_rows))
+
+
+def taken(rows: Tensor, batch: Batch) -> Tensor:
+    """These rows: a view where they stand one after the other."""
+    if isinstance(batch, range):
+        return rows[batch.start : batch.stop]
+    return rows.index_select(0, batch)
+
+
+class Arriving(Mapping[str, Tensor]):
+    """What arrives in a round; its rows are taken when the round begins, so that many rounds take no memory."""
+
+    def __init__(
+        self, rows: Mapping[str, Tensor], batch: Batch, rest: Mapping[str, Tensor]
+    ) -> None:
+        self.rows, self.batch, self.rest = rows, batch, rest
+
+    def __getitem__(self, name: str) -> Tensor:
+        rows = self.rows.get(name)
+        return self.rest[name] if rows is None else taken(rows, self.batch)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.rows
+        yield from self.rest
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.rest)

@@ -13,11 +13,14 @@ from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.mechanisms.machine.programs.codec import Round
 from icgd.mechanisms.machine.programs.hyper import Schedule, hyper_values
 from icgd.mechanisms.machine.programs.program import (
+    Arriving,
+    Batch,
     Ended,
     MachineProgram,
     TrainingRun,
     batches,
     rows_of,
+    taken,
 )
 from icgd.mechanisms.machine.programs.source import Source
 from icgd.transformer.runtime.executors.choose import ExecutorName
@@ -34,7 +37,20 @@ class Prepared:
     program: TrainingProgram
     state: dict[str, Tensor]
     rounds: list[Round]
-    arguments: list[tuple[Tensor, ...]]
+    arguments: Calls
+
+
+class Calls(Sequence[tuple[Tensor, ...]]):
+    """What the user's step would be called with, round by round."""
+
+    def __init__(self, rows: Sequence[Tensor], chosen: Sequence[Batch]) -> None:
+        self.rows, self.chosen = rows, chosen
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(taken(value, self.chosen[index]) for value in self.rows)
 
 
 class TrainingProgram(MachineProgram):
@@ -106,8 +122,7 @@ class TrainingProgram(MachineProgram):
         program = self.for_batches(sorted({len(rows_) for rows_ in chosen}))
         state = program.initial_state(init)
         rounds = program.rounds_for(rows, chosen, schedule)
-        arguments = [tuple(value[batch] for value in rows) for batch in chosen]
-        return Prepared(program, state, rounds, arguments)
+        return Prepared(program, state, rounds, Calls(rows, chosen))
 
     def result(
         self, ended: Ended, lasting: Mapping[str, Tensor], executor: ExecutorName
@@ -185,21 +200,24 @@ class TrainingProgram(MachineProgram):
         return state
 
     def rounds_for(
-        self, rows: Sequence[Tensor], chosen: Sequence[Tensor], schedule: Schedule
+        self, rows: Sequence[Tensor], chosen: Sequence[Batch], schedule: Schedule
     ) -> list[Round]:
         """One round per batch: its tape, its rows and its hyper-parameters."""
         step = self.tapes.tapes[f"step:{self.batch_sizes[0]}"]
         names = [n for n in step.inputs if n.startswith("hyper.")]
         values = hyper_values(self.optimizer.groups, names, schedule, len(chosen))
+        every = {value for one in values for value in one.values()}
+        numbers = {value: torch.tensor(value, dtype=self.dtype) for value in every}
+        named = {f"data.{j}": value for j, value in enumerate(rows)}
         rounds = []
         for k, batch in enumerate(chosen):
-            arriving = {f"data.{j}": value[batch] for j, value in enumerate(rows)}
-            arriving |= {n: torch.tensor(v, dtype=self.dtype) for n, v in values[k].items()}
             tape = f"{'step' if k else 'first'}:{len(batch)}"
             known = self.tapes.tapes[tape].inputs
-            rounds.append(Round(tape, {n: v for n, v in arriving.items() if n in known}))
+            hyper = {n: numbers[v] for n, v in values[k].items() if n in known}
+            read = {n: v for n, v in named.items() if n in known}
+            rounds.append(Round(tape, Arriving(read, batch, hyper)))
             if k < 2:
-                self._check_shapes(tape, arriving)
+                self._check_shapes(tape, Arriving(named, batch, hyper))
         return rounds
 
     def _check_shapes(self, tape: str, arriving: Mapping[str, Tensor]) -> None:

@@ -190,6 +190,7 @@ class MachineConfig(_Part):
     exponents: Annotated[list[int], Field(min_length=2, max_length=2)]
     powers: Annotated[list[int], Field(min_length=2, max_length=2)]
     turns: Annotated[int, Field(ge=1, le=512)]
+    margin: Annotated[float, Field(ge=0, le=64)]
     kernels: Literal["auto", "cpp", "torch"]
 
 

@@ -149,7 +149,7 @@ class Instruction:
         if at is None:
             return 0
         if self.opcode is Opcode.SOFTMAX:
-            return self.operands[0].route.shape and math.prod(self.operands[0].shape[:-1]) or 1
+            return math.prod(self.operands[0].shape[:-1])
         if self.opcode is Opcode.FUNCTION:
             return math.prod(self.operands[0].shape)
         operand = self.operands[at]

@@ -142,7 +142,7 @@ class TapeWriter:
     inputs: dict[str, Register] = field(default_factory=dict)
     constants: dict[Register, Tensor] = field(default_factory=dict)
     instructions: list[Instruction] = field(default_factory=list)
-    origin: Origin = Origin()
+    origin: Origin = field(default_factory=Origin)
 
     def __post_init__(self) -> None:
         self._known: dict[tuple[Any, ...], Register] = {}

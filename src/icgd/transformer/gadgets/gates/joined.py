@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from icgd.transformer.gadgets.gates.routed import RoutedPart, RoutedUnits, Wire
-
 from icgd.transformer.nn.feedforward import frozen
 from icgd.transformer.nn.symbolic import Builder, Reg
 
@@ -61,6 +60,3 @@ class JoinedGate(RoutedPart):
             axis = self.axis
             b.write(self.target, b.compute(lambda *xs: torch.cat(xs, dim=axis), registers))
             return
-
-
-

@@ -3,13 +3,13 @@
     gate(v; off) = relu(v - S off) - relu(-v - S off)        v = M x, a row of M per unit
 
 v exactly when off = 0 and exactly 0 when off >= 1, for |v| < S: flags are whole numbers here, so S need only
-exceed every value. A flag stands in its block twice, as 1 and 0 and as its complement, so that a value can be let
-in by either without forming 1 - flag, which would round it.
+exceed every value. A flag stands in its block twice, as 1 or 0 and as its complement, so that a value can be
+let in by either without forming 1 - flag, which would round it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,8 +28,8 @@ Half = Literal["on", "off"]
 STRENGTH = {torch.float64: 2.0**700, torch.float32: 2.0**110}
 """S: larger than any value that a program may hold (CAPACITY)."""
 BY_FLAG = {torch.float64: 2.0**300, torch.float32: 2.0**50}
-"""What a flag that is data shuts with. On other kinds of steps any number may stand where the flag would be: times
-that number it must still be less than S."""
+"""What a flag that is data shuts with. On other kinds of steps any number may stand where the flag would be:
+times that number it must still be less than S."""
 CAPACITY = {torch.float64: 2.0**200, torch.float32: 2.0**40}
 """The largest number that the gates and comparisons of a machine are exact for."""
 RAMP = {torch.float64: 2.0**400, torch.float32: 2.0**60}
@@ -132,7 +132,7 @@ class RoutedPart(FeedForwardPart):
         self._wired = self._wiring()
 
     def _wiring(self) -> dict[str, object]:
-        """Slots, index maps and places: they say where weights stand in the matrices, and so are weights too."""
+        """Slots, index maps and places: they say where weights stand in the matrices, and so are weights."""
         kinds = (str, int, tuple, Wire)
         return {
             name: value
@@ -336,7 +336,7 @@ class Shutter(RoutedPart):
         b.write(self.target, b.compute(_FLAGS[self.operation], registers))
 
 
-_FLAGS = {
+_FLAGS: dict[str, Callable[..., Tensor]] = {
     "greater": torch.gt,
     "equal": torch.eq,
     "both": torch.logical_and,
@@ -352,7 +352,9 @@ class FlagWriter(RoutedPart):
     Differs from the paper: see Shutter.
     """
 
-    def __init__(self, size: int, shutter: str, target: str, off: str, *, dtype: torch.dtype) -> None:
+    def __init__(
+        self, size: int, shutter: str, target: str, off: str, *, dtype: torch.dtype
+    ) -> None:
         super().__init__(off, target, dtype)
         self.size, self.shutter = size, shutter
         self.one, self.by = frozen(1.0, (), dtype), frozen(-1.0, (), dtype)

@@ -197,7 +197,7 @@ class PlanBuilder:
                 source, route = self._arranged[query]
                 self._hats[query] = self.arrange(self.hat(source, reader), route)
             else:
-                self._hats[query] = self.compute(reader, [query], key=("read", id(reader)))
+                self._hats[query] = self.compute(reader, [query], key=("read", reader))
         return self._hats[query]
 
     def watch(self, label: str, slot: str, value: Reg) -> None:
