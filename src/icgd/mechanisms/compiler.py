@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, cast
 
@@ -166,9 +167,9 @@ def _candidates(problem: object, optimizer: object, method: str | None) -> list[
 
 
 def _loads(construction: Construction) -> bool:
-    """Whether the classes it takes can be loaded; a plug-in whose classes cannot be does no harm to others."""
+    """Whether the classes it names can be loaded; a plug-in whose classes cannot be does no harm to others."""
     try:
-        construction.types("problem"), construction.types("optimizer")
+        construction.types("problem"), construction.types("optimizer"), construction.option_names()
     except FaultyPlugin as fault:
         warnings.warn(f"{fault} It is left out.", PluginWarning, stacklevel=4)
         return False
@@ -248,9 +249,8 @@ def _says_nothing(name: str, value: object) -> bool:
 
 def _every_option() -> Iterator[str]:
     for c in constructions().values():
-        yield from c.when
-        kind = c.load("options")
-        yield from () if kind is None else (field.name for field in fields(kind))
+        with suppress(FaultyPlugin):  # which _candidates has named, and left out
+            yield from (*c.when, *c.option_names())
 
 
 def _noun(chosen: Construction, problem: object) -> str:

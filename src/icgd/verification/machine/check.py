@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from icgd.verification.probes.machine import MachineProbes
 from icgd.verification.verdict.check_table import rows_table
 from icgd.verification.verdict.judgement import Outcome, Sight
 from icgd.verification.verdict.verdict import Verdict
@@ -45,18 +46,6 @@ class MachineRound:
         return self.round
 
 
-@dataclass(frozen=True)
-class ProbeRecord:
-    """Probes of one kind of step on one executor: the worst of them."""
-
-    kind: str
-    executor: str
-    count: int
-    error: float
-    bound: float
-    passed: bool
-
-
 @dataclass(frozen=True, repr=False)
 class MachineCheck(Verdict):
     """The verdict of `icgd.verify` on a training step or a function.
@@ -80,7 +69,7 @@ class MachineCheck(Verdict):
     run: Any
     prediction_error: float = math.nan
     prediction_bound: float = math.nan
-    probes: list[ProbeRecord] = field(default_factory=list)
+    probes: list[MachineProbes] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     global_bound: float = math.nan
     paper_bound: float = math.nan

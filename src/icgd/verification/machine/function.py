@@ -10,10 +10,11 @@ from icgd.errors import AssumptionViolated
 from icgd.mechanisms.machine.programs.codec import Round
 from icgd.mechanisms.machine.programs.function import TAPE, FunctionProgram, check_count
 from icgd.oracle.eager_step import EagerStep, Named, one_ulp_away
-from icgd.verification.machine.check import MachineCheck, MachineRound, ProbeRecord
+from icgd.verification.machine.check import MachineCheck, MachineRound
 from icgd.verification.machine.judge import RoundJudge, apart
 from icgd.verification.machine.training import Request
 from icgd.verification.machine.verdict import judged
+from icgd.verification.probes.machine import probe_machine
 
 
 def verify_function(
@@ -25,11 +26,11 @@ def verify_function(
 ) -> MachineCheck:
     """Every step from the machine's own numbers against the function in PyTorch; the run beside PyTorch's."""
     walk = _Walk(program, arguments, eager, how)
-    probes: list[ProbeRecord] = []
+    probes = probe_machine(program, n_sets=how.probe_sets, seed=how.seed)
     try:
         run = walk.run(1 if steps is None else steps)
     except AssumptionViolated as stopped:
-        if not program._is_altered():
+        if not program._is_altered() and all(probe.passed for probe in probes):
             raise
         return judged(walk.records, walk.names, None, probes, stopped=str(stopped))
     return judged(walk.records, walk.names, run, probes, drift=walk.drift)

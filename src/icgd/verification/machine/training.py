@@ -16,9 +16,10 @@ from icgd.mechanisms.machine.programs.training import Prepared
 from icgd.oracle.eager_step import EagerStep, Named, one_ulp_away
 from icgd.transformer.program.progress import progress_reporter
 from icgd.transformer.runtime.executors.choose import ExecutorName
-from icgd.verification.machine.check import MachineCheck, MachineRound, ProbeRecord
+from icgd.verification.machine.check import MachineCheck, MachineRound
 from icgd.verification.machine.judge import RoundJudge, apart, lasting
 from icgd.verification.machine.verdict import judged
+from icgd.verification.probes.machine import probe_machine
 from icgd.verification.verdict.observation import Watched
 
 WEIGHTS = ("param.", "buffer.")
@@ -40,13 +41,13 @@ def verify_training(
 ) -> MachineCheck:
     """See verify_machine."""
     walk = _Walk(ready, eager, forward, how)
-    probes: list[ProbeRecord] = []
+    probes = probe_machine(ready.program, n_sets=how.probe_sets, seed=how.seed)
     try:
         run = walk.run()
         walk.other_tapes()
     except AssumptionViolated as stopped:
         # A sound program that leaves its range is the caller's to mend; an altered one is a verdict.
-        if not ready.program._is_altered():
+        if not ready.program._is_altered() and all(probe.passed for probe in probes):
             raise
         return judged(walk.records, walk.names, None, probes, stopped=str(stopped))
     return judged(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from icgd.verification.machine.check import MachineCheck, MachineRound, ProbeRecord
+from icgd.verification.machine.check import MachineCheck, MachineRound
+from icgd.verification.probes.machine import MachineProbes
 from icgd.verification.verdict.judgement import Sight, doubts, infinite_bounds, outcome
 from icgd.verification.weight_arithmetic import worst
 
@@ -21,7 +22,7 @@ def judged(
     records: Sequence[MachineRound],
     names: Sequence[Sequence[str]],
     run: Any,
-    probes: list[ProbeRecord],
+    probes: list[MachineProbes],
     *,
     predictions: Sequence[MachineRound] = (),
     drift: float = 0.0,
@@ -72,7 +73,7 @@ def _aligned(
     return aligned, every
 
 
-def _complaints(records: Sequence[MachineRound], probes: Sequence[ProbeRecord]) -> list[str]:
+def _complaints(records: Sequence[MachineRound], probes: Sequence[MachineProbes]) -> list[str]:
     beyond = [r for r in records if not r.within]
     notes = []
     if beyond:

@@ -61,8 +61,46 @@ def _is_check(node: fx.Node) -> bool:
     return target is torch._check
 
 
-def cleaned(module: fx.GraphModule) -> fx.GraphModule:
-    """The graph without copies, dead nodes and what can be computed once and for all."""
+def lifted_constants(module: fx.GraphModule) -> list[Tensor]:
+    """Make inputs, after those there are, of the tensors that the graph holds, and give their values.
+
+    Left inside, they would pass functionalisation by, with everything computed from them alone.
+    """
+    graph = module.graph
+    stored: dict[str, fx.Node] = {}
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    for node in [n for n in graph.nodes if n.op == "get_attr"]:
+        name = str(node.target)
+        if name not in stored:
+            with graph.inserting_after(last):
+                last = stored[name] = graph.placeholder(f"constant_{len(stored)}")
+        node.replace_all_uses_with(stored[name])
+        graph.erase_node(node)
+    module.recompile()
+    return [getattr(module, name) for name in stored]
+
+
+def _put_back(module: fx.GraphModule, constants: list[Tensor]) -> None:
+    """Store lifted constants in the graph again."""
+    graph = module.graph
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    for number, (node, value) in enumerate(
+        zip(inputs[len(inputs) - len(constants) :], constants, strict=True)
+    ):
+        module.register_buffer(f"given_{number}", value.detach().clone())
+        with graph.inserting_after(inputs[-1]):
+            stored = graph.get_attr(f"given_{number}")
+        stored.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(stored)
+        graph.erase_node(node)
+
+
+def cleaned(module: fx.GraphModule, constants: list[Tensor]) -> fx.GraphModule:
+    """The graph without copies, dead nodes and what can be computed once and for all.
+
+    constants  values of its last inputs, which are none of the user's
+    """
+    _put_back(module, constants)
     graph = module.graph
     without_bookkeeping(module)
     for node in list(graph.nodes):

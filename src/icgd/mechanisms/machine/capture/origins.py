@@ -150,6 +150,10 @@ class Watching(TorchFunctionMode):
                 self._label_backward(value.grad_fn, origin)
         return result
 
+    def __exit__(self, *error: Any) -> None:
+        self.labels.settle()
+        super().__exit__(*error)
+
     def _label_backward(self, root: Any, origin: Origin) -> None:
         """Autograd nodes that this call left behind speak of its line when they run."""
 

@@ -8,6 +8,7 @@ any order, with or without fused multiply-adds.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -110,6 +111,7 @@ class LiteralSide(MachineSide):
 
     def __init__(self, heads: Heads) -> None:
         super().__init__(heads)
+        self._buckets: dict[str, _Errors] = {}
         self.sums, self.odd = 2, False  # positive and negative parts are summed apart
 
     def read(self, least: Tensor, size: Tensor) -> Tensor:
@@ -130,8 +132,37 @@ class LiteralSide(MachineSide):
         return self._in_domain(name, low, high, bound)
 
     def _literal(self, table: HeadTable, s: Tensor) -> Tensor:
+        """Of the bucket that a number lies in, or of both at an edge; infinite where there is none."""
+        if table.name not in self._buckets:
+            self._buckets[table.name] = _Errors.of(table, self.u)
+        known = self._buckets[table.name]
+        below, above = (torch.full_like(s, end) for end in (-math.inf, math.inf))
+        answers = [known(torch.nextafter(s, end)) for end in (below, above)]
+        bound = torch.maximum(*answers)
+        return torch.where(bound.isfinite(), bound, torch.minimum(*answers))
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Bounds on the error of literal heads, bucket by bucket, in the order of the numbers they are open for."""
+
+    starts: Tensor
+    ends: Tensor
+    errors: Tensor
+
+    @classmethod
+    def of(cls, table: HeadTable, u: float) -> _Errors:
+        """Out of a table; see HeadTable.literal_error. Products multiply values into the tokens first."""
         n, largest = table.n_tokens, float(table.values.abs().max())
-        gains = torch.full_like(s, math.inf)
+        rows = []
         for bucket in table.buckets:
-            gains = torch.where(bucket.holds(s), abs(bucket.gain), gains)
-        return table.literal_error(s) + 4 * self.u * (n + 8) * largest * gains
+            start, end = sorted((bucket.sign * bucket.low, bucket.sign * bucket.high))
+            error = abs(bucket.gain) * (table.error + 4 * u * (n + 8) * largest)
+            rows.append((start, end, error + 4 * u * (n + 8) * abs(bucket.plus)))
+        return cls(*torch.tensor(sorted(rows), dtype=torch.float64).T.contiguous())
+
+    def __call__(self, s: Tensor) -> Tensor:
+        """For numbers that are no edges."""
+        at = (torch.searchsorted(self.starts, s.contiguous(), right=True) - 1).clamp(min=0)
+        inside = (s >= self.starts[at]) & (s <= self.ends[at])
+        return torch.where(inside, self.errors[at], math.inf)
