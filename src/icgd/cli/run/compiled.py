@@ -86,7 +86,11 @@ def compile_to(request: CompileRequest) -> None:
 def _compiled(request: CompileRequest, recipe: Recipe, rows: Rows, size: int) -> TrainingProgram:
     if recipe.traced is None:
         _try_once(recipe, rows, size)
-    options: dict[str, Any] = {"heads": request.heads, "radius": request.radius, "kernels": request.kernels}
+    options: dict[str, Any] = {
+        "heads": request.heads,
+        "radius": request.radius,
+        "kernels": request.kernels,
+    }
     if recipe.traced is not None:
         program = icgd.compile(recipe.traced, **options)
     else:
