@@ -51,6 +51,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(ONE_THREAD) $(BIN)/icgd bench cot --json runs/bench_cot.json
 	$(ONE_THREAD) $(BIN)/icgd bench linear-models --json runs/bench_linear_models.json
+	$(ONE_THREAD) $(BIN)/icgd bench machine --json runs/bench_machine.json
 
 # One thread: sums in another order change last digits, and tests compare the tables.
 docs: $(STAMP)
@@ -59,6 +60,7 @@ docs: $(STAMP)
 	$(ONE_THREAD) $(BIN)/python -m tools.generate_costs
 	$(ONE_THREAD) $(BIN)/python -m tools.docs_figures
 	$(BIN)/python -m tools.docs_house
+	$(ONE_THREAD) $(BIN)/python -m tools.docs_machine
 	$(ONE_THREAD) $(BIN)/python -m tools.docs_tutorials
 	$(BIN)/ruff format --quiet docs
 	$(MAKE) site

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from icgd.base.construction import register as register
     from icgd.costs import cost as cost
     from icgd.errors import AssumptionViolated as AssumptionViolated
+    from icgd.errors import CaptureMismatch as CaptureMismatch
+    from icgd.errors import DataDependentStep as DataDependentStep
     from icgd.errors import FaultyPlugin as FaultyPlugin
     from icgd.errors import IcgdError as IcgdError
     from icgd.errors import InvalidFile as InvalidFile
     from icgd.errors import InvalidParameter as InvalidParameter
     from icgd.errors import LayoutError as LayoutError
     from icgd.errors import TooLarge as TooLarge
+    from icgd.errors import UnsupportedOp as UnsupportedOp
     from icgd.estimators import InContextLasso as InContextLasso
     from icgd.estimators import InContextLogisticRegression as InContextLogisticRegression
     from icgd.estimators import InContextMLPRegressor as InContextMLPRegressor
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from icgd.mechanisms.loops.options import DecoderOptions as DecoderOptions
     from icgd.mechanisms.loops.options import LinearAttentionOptions as LinearAttentionOptions
     from icgd.mechanisms.loops.options import ProductOptions as ProductOptions
+    from icgd.mechanisms.machine.compile import trace as trace
+    from icgd.mechanisms.machine.options import MachineOptions as MachineOptions
     from icgd.mechanisms.stacks.options import BackwardStackOptions as BackwardStackOptions
     from icgd.mechanisms.stacks.options import ForwardModeOptions as ForwardModeOptions
     from icgd.problems import GD as GD
@@ -76,6 +81,8 @@ _HOMES = {
     "DecoderOptions": "mechanisms.loops.options",
     "LinearAttentionOptions": "mechanisms.loops.options",
     "ProductOptions": "mechanisms.loops.options",
+    "MachineOptions": "mechanisms.machine.options",
+    "trace": "mechanisms.machine.compile",
     "BackwardStackOptions": "mechanisms.stacks.options",
     "ForwardModeOptions": "mechanisms.stacks.options",
     "Blueprint": "transformer.program",
@@ -83,12 +90,15 @@ _HOMES = {
     "Verdict": "verification.verdict.verdict",
     "cost": "costs",
     "AssumptionViolated": "errors",
+    "CaptureMismatch": "errors",
+    "DataDependentStep": "errors",
     "FaultyPlugin": "errors",
     "IcgdError": "errors",
     "InvalidFile": "errors",
     "InvalidParameter": "errors",
     "LayoutError": "errors",
     "TooLarge": "errors",
+    "UnsupportedOp": "errors",
     "InContextLasso": "estimators",
     "InContextLogisticRegression": "estimators",
     "InContextMLPRegressor": "estimators",

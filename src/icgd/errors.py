@@ -84,6 +84,69 @@ class OutOfRange(AssumptionViolated):
         return OutOfRange(self.met, self.value, self.radius, self.option, remedy)
 
 
+class UnsupportedOp(AssumptionViolated):
+    """Operations of a captured step that the machine has no instruction for; all of them at once."""
+
+    def __init__(self, *operations: str) -> None:
+        super().__init__(*operations)
+        if len(operations) > 1:
+            listed = "".join(f" ({i}) {text}" for i, text in enumerate(operations, 1))
+            self.args = (
+                f"The machine cannot run {len(operations)} operations of the step:{listed}",
+            )
+
+
+class DataDependentStep(AssumptionViolated):
+    """A step whose course depends on computed numbers, so that it is not one fixed sequence.
+
+    file, line, condition  where Python asks for a number, and the text of that line
+    shape                  whether a shape depends on it, rather than a branch
+    """
+
+    def __init__(self, file: str, line: int, condition: str, *, shape: bool = False) -> None:
+        self.file, self.line, self.condition, self.shape = file, line, condition, shape
+        what = (
+            "The shape of a result depends on computed numbers"
+            if shape
+            else "Python branches on a computed number, or prints or converts it"
+        )
+        remedy = (
+            "Keep every entry, and weigh those you do not want with 0 (torch.where)."
+            if shape
+            else "Compute both branches and choose with torch.where; print and log outside the step."
+        )
+        super().__init__(
+            f"{what}, so the step is not one fixed sequence: {file}:{line}: {condition}. {remedy}"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _data_dependent, (self.file, self.line, self.condition, self.shape)
+
+
+def _data_dependent(file: str, line: int, condition: str, shape: bool) -> DataDependentStep:
+    return DataDependentStep(file, line, condition, shape=shape)
+
+
+class CaptureMismatch(AssumptionViolated):
+    """A captured graph that does not compute what the step computes.
+
+    name        of the result that is furthest off
+    difference  the largest difference of an entry
+    size        the largest entry
+    """
+
+    def __init__(self, name: str, difference: float, size: float) -> None:
+        self.name, self.difference, self.size = name, difference, size
+        super().__init__(
+            f"The captured graph and the step disagree: `{name}` differs by {difference:.3g}, its largest "
+            f"entry is {size:.3g}. The step must reach its numbers through the model, the optimizer and its "
+            "arguments alone: call model.parameters() inside the step, not before it."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CaptureMismatch, (self.name, self.difference, self.size)
+
+
 class LayoutError(IcgdError, KeyError):
     """A slot that does not exist, or a value that does not fit its slot."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 
 from icgd.base import construction
 from icgd.errors import IcgdError, InvalidParameter
@@ -52,7 +53,7 @@ def load_plugin(name: str) -> None:
     try:
         with _all_or_nothing():
             if path.suffix == ".py":
-                _import_file(path)
+                import_file(path)
             else:
                 sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
                 importlib.import_module(name)
@@ -65,7 +66,7 @@ def load_plugin(name: str) -> None:
         ) from error
 
 
-def _import_file(path: Path) -> None:
+def import_file(path: Path) -> ModuleType:
     """As `python FILE` does, under the name of the file: modules beside it can be imported."""
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) != str(path.resolve()):
@@ -83,6 +84,7 @@ def _import_file(path: Path) -> None:
     except BaseException:
         del sys.modules[path.stem]
         raise
+    return module
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""The command line: `icgd run`, `verify`, `view`, `report`, `bench`, `cost`, `train`, `eval`, `sweep`,
-`reproduce`.
+"""The command line: `icgd run`, `compile`, `verify`, `view`, `report`, `bench`, `cost`, `train`, `eval`,
+`sweep`, `reproduce`.
 
 Only typer is imported here; everything heavy is imported inside the commands, so that help is
 instant.
@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from icgd.base.plugins import load_plugin
-from icgd.cli.bench_command import bench_cot, bench_linear_models
+from icgd.cli.bench_command import bench_cot, bench_linear_models, bench_machine
 from icgd.cli.cost_command import cost
 from icgd.cli.guard import (
     FAILED,
@@ -24,6 +24,8 @@ from icgd.cli.guard import (
     one_line_warnings,
 )
 from icgd.cli.options import (
+    BatchOption,
+    DataOption,
     EpochsOption,
     ExecutorOption,
     SeedOption,
@@ -32,6 +34,7 @@ from icgd.cli.options import (
 )
 from icgd.cli.report_command import report
 from icgd.cli.reproduce_command import reproduce
+from icgd.cli.run.compile_command import compile_recipe, run_compiled, the_table
 from icgd.cli.train_command import bench_train, evaluate, sweep, train
 from icgd.cli.verify_command import verify
 from icgd.cli.view_command import view
@@ -101,7 +104,24 @@ def run(
             show_default=False,
         ),
     ] = None,
+    data_file: DataOption = None,
     target: TargetsOption = None,
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run the program in this directory, which icgd compile wrote, instead of compiling a network; "
+            "on the table it was compiled for unless another is given.",
+            show_default=False,
+        ),
+    ] = None,
+    batch_size: BatchOption = None,
+    shuffle: Annotated[
+        int | None,
+        typer.Option(
+            help="With --program: seed of another order of the rows in every epoch; file order unless given.",
+            show_default=False,
+        ),
+    ] = None,
     model: Annotated[
         str,
         typer.Option(
@@ -249,7 +269,7 @@ def run(
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     executor: ExecutorOption = "structured",
 ) -> None:
-    """Train a network or fit a linear model on a table inside a frozen transformer.
+    """Train a network or fit a linear model on a table inside a frozen transformer; run what was compiled.
 
     Prints losses, R2, the largest difference to SGD's weights, three bounds and the cost, and writes
     them with an HTML report. Times are in seconds. Exit code 0: every check held; 1: one did not;
@@ -258,6 +278,7 @@ def run(
     with one_line_errors():
         from icgd.cli.run.settings import Settings
 
+        data = the_table(data, data_file)
         settings = Settings(
             out=out,
             data=data,
@@ -289,6 +310,8 @@ def run(
             trace=trace,
             trace_budget=trace_budget,
         )
+        if run_compiled(program, settings, batch_size, shuffle):
+            return
         settings.check()
         from icgd.cli.run.least_squares import run_least_squares
         from icgd.cli.run.linear_model import run_linear_model
@@ -305,7 +328,9 @@ def run(
 bench.command("cot")(bench_cot)
 bench.command("linear-models")(bench_linear_models)
 bench.command("statistics", hidden=True)(bench_linear_models)  # its name before
+bench.command("machine")(bench_machine)
 bench.command("train")(bench_train)
+app.command("compile")(compile_recipe)
 app.command()(verify)
 app.command()(view)
 app.command()(report)

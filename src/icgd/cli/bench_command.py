@@ -1,4 +1,4 @@
-"""`icgd bench cot` and `icgd bench linear-models`: options here, measurements in benchmarks/."""
+"""`icgd bench cot`, `linear-models` and `machine`: options here, measurements in benchmarks/."""
 
 from __future__ import annotations
 
@@ -30,5 +30,19 @@ def bench_linear_models(
         if json is not None:
             check_file("--json", json)
         from icgd.cli.benchmarks.linear_models import bench_linear_models as job
+
+        job(json)
+
+
+def bench_machine(
+    json: JsonOption = None,
+) -> None:
+    """Time an update of a compiled training step against eager PyTorch with the same optimizer."""
+    with one_line_errors():
+        from icgd.cli.output import check_file
+
+        if json is not None:
+            check_file("--json", json)
+        from icgd.cli.benchmarks.machine import bench_machine as job
 
         job(json)

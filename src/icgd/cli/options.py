@@ -27,6 +27,19 @@ StandardizeOption = Annotated[
         "must fit the certified range (--radius)."
     ),
 ]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="The CSV file, where it is not the first argument.", show_default=False
+    ),
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option(
+        help="With --program of icgd compile: rows of a batch; the one compiled for unless given.",
+        show_default=False,
+    ),
+]
 EpochsOption = Annotated[
     int, typer.Option(help="Passes over the rows; one round per row and pass, in file order.")
 ]

@@ -9,6 +9,8 @@ import typer
 
 from icgd.cli.guard import FAILED, one_line_errors
 from icgd.cli.options import (
+    BatchOption,
+    DataOption,
     EpochsOption,
     ExecutorOption,
     JsonOption,
@@ -17,6 +19,7 @@ from icgd.cli.options import (
     TargetsOption,
 )
 from icgd.cli.output import as_json, check_file_in_place, write_file
+from icgd.cli.run.compile_command import check_batch, the_table
 from icgd.cli.run.settings import EXECUTORS, PAPERS, check_targets
 from icgd.errors import InvalidParameter
 
@@ -48,6 +51,15 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    data_file: DataOption = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="With --program of icgd compile: FILE.py:FUNCTION that gives model, loss and optimizer again.",
+            show_default=False,
+        ),
+    ] = None,
+    batch_size: BatchOption = None,
     target: TargetsOption = None,
     epochs: EpochsOption = 1,
     steps: Annotated[
@@ -62,12 +74,13 @@ def verify(
     Exit code 0: everything held; 1: something did not, or bounds were too large to show it; 2: bad input.
     """
     with one_line_errors():
-        check_request(paper, program, data, json, tuple(target or ()))
+        data = the_table(data, data_file)
+        check_request(paper, program, data, json, tuple(target or ()), recipe)
+        check_batch(batch_size)
         if paper is not None:
             passed = verify_paper(paper, json)
         else:
             assert program is not None
-            assert data is not None
             passed = verify_program(
                 program,
                 data,
@@ -78,6 +91,8 @@ def verify(
                 standardize=standardize,
                 seed=seed,
                 executor=executor,
+                recipe=recipe,
+                batch_size=batch_size,
             )
     if not passed:
         raise typer.Exit(FAILED)
@@ -89,6 +104,7 @@ def check_request(
     data: Path | None,
     json: Path | None,
     targets: tuple[str, ...],
+    recipe: str | None = None,
 ) -> None:
     """Refuse what can never work, before anything heavy is imported."""
     if (paper is None) == (program is None):
@@ -98,7 +114,10 @@ def check_request(
             "be given, or --program, but not both",
             remedy="Try: icgd verify --paper COT",
         )
-    if (program is None) != (data is None):
+    if recipe is not None and program is None:
+        raise InvalidParameter("--recipe", recipe, "be left out without --program")
+    needs_data = program is not None and not (program / "recipe.json").is_file()
+    if (program is None and data is not None) or (needs_data and data is None):
         raise InvalidParameter(
             "DATA",
             None if data is None else str(data),
@@ -107,7 +126,7 @@ def check_request(
         )
     if paper is not None and paper.upper() not in (*PAPERS, "ALL"):
         raise InvalidParameter("--paper", paper, f"be one of {', '.join(PAPERS)}, or all")
-    if data is not None:
+    if data is not None and (needs_data or targets):
         check_targets(data, targets)
     if json is not None:
         check_file_in_place("--json", json)
@@ -144,7 +163,7 @@ def verify_paper(paper: str, json: Path | None) -> bool:
 
 def verify_program(
     program: Path,
-    data: Path,
+    data: Path | None,
     targets: tuple[str, ...],
     json: Path | None,
     *,
@@ -153,16 +172,25 @@ def verify_program(
     standardize: bool,
     seed: int,
     executor: str,
+    recipe: str | None = None,
+    batch_size: int | None = None,
 ) -> bool:
     """Print the verdict on a saved program; gives back whether it passed."""
     if executor not in EXECUTORS:
         raise InvalidParameter("--executor", executor, f"be one of {', '.join(EXECUTORS)}")
-    from rich.console import Console
-
     import icgd
     from icgd.verification.verify import check_verifiable
 
     loaded = icgd.Program.from_pretrained(program, allow_altered=True)
+    if is_compiled(loaded):
+        from icgd.cli.run.machine import MachineRequest, verify_program
+
+        request = MachineRequest(program, data, targets, epochs, batch_size, None, executor)
+        return shown(verify_program(request, recipe), json)
+    for option, value in (("--recipe", recipe), ("--batch-size", batch_size)):
+        if value is not None:
+            raise InvalidParameter(option, value, "be left out for this program")
+    assert data is not None
     check_verifiable(loaded)
     rounds = {"epochs": epochs, "steps": steps}
     how: dict[str, Any] = {
@@ -177,6 +205,13 @@ def verify_program(
         check = _verify_linear_model(loaded, data, targets, **how)
     else:
         check = _verify_regression(loaded, data, targets, **how)
+    return shown(check, json)
+
+
+def shown(check: Any, json: Path | None) -> bool:
+    """Print a verdict and write its numbers; gives back whether it passed."""
+    from rich.console import Console
+
     console = Console(highlight=False)
     console.print(check.table())
     for note in check.notes:
@@ -184,6 +219,13 @@ def verify_program(
     if json is not None:
         write_file(json, as_json(check.to_dict()))
     return bool(check.passed)
+
+
+def is_compiled(program: Program) -> bool:
+    """Whether its step is a user's own, which only a recipe has."""
+    from icgd.mechanisms.machine.programs.program import MachineProgram
+
+    return isinstance(program, MachineProgram)
 
 
 def _verify_network(

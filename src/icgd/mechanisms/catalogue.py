@@ -9,6 +9,7 @@ from icgd.mechanisms.loops.linear_attention.construction import LINEAR_ATTENTION
 from icgd.mechanisms.loops.newton.constructions import LOOPED_NEWTON, LOOPED_PRECONDITIONED
 from icgd.mechanisms.loops.regression.constructions import FUSED_LOOP, LOOPED_REGRESSION
 from icgd.mechanisms.loops.series.constructions import LOOPED_AUTOREGRESSION, LOOPED_CHAIN
+from icgd.mechanisms.machine.construction import MACHINE
 from icgd.mechanisms.stacks.constructions import BACKWARD_STACK, FORWARD_MODE
 
 OWN = (
@@ -24,4 +25,5 @@ OWN = (
     LINEAR_ATTENTION,
     LOOPED_AUTOREGRESSION,
     LOOPED_CHAIN,
+    MACHINE,
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -25,7 +26,7 @@ from icgd.problems import (
     RepresentationRegression,
 )
 from icgd.problems.foreign_optimizers import no_optimizer, refuse_unknown
-from icgd.transformer.program import Blueprint, Program
+from icgd.transformer.program import Blueprint
 from icgd.transformer.program.blueprint import DTYPES
 
 Problem = Network | LinearModel | RepresentationRegression | Autoregression | MLPChain
@@ -37,14 +38,19 @@ say nothing, whatever is compiled. None says nothing for every option."""
 
 def compile(
     problem: Problem | Any,
-    optimizer: Optimizer | Any,
+    optimizer: Optimizer | Any = None,
     options: Any = None,
     *,
     method: str | None = None,
     dtype: torch.dtype = torch.float64,
     **keywords: Any,
-) -> Program:
+) -> Any:
     """Compile a problem and an optimizer into a frozen transformer with explicit weights.
+
+    Three forms become programs of the machine (`icgd.MachineOptions`): a PyTorch model with its optimizer,
+    `icgd.compile(model, optimizer, loss=..., example=(X[:8], y[:8]))`; a step that was traced,
+    `icgd.compile(icgd.trace(step, ...))`; a function of tensors, `icgd.compile(function, example=(a, b))`.
+    Everything else:
 
     problem    a Network with SGD or GD; a linear model (GLM, Ridge, Lasso, LinearModel) with GD; a regression
                that loops (LinearRegression, RepresentationRegression, Autoregression, MLPChain); or whatever a
@@ -71,6 +77,15 @@ def compile(
     >>> icgd.compile(icgd.Lasso(3, lam=0.1), icgd.GD(lr=0.5)).certificate.sup_error < 1e-10
     True
     """
+    if _is_for_the_machine(problem, optimizer):
+        from icgd.mechanisms.machine.compile import compile_machine  # torch.fx: not for the others
+
+        if method is not None or options is not None:
+            name = "options" if method is None else "method"
+            raise InvalidParameter(name, options or method, "be left out for the machine")
+        return compile_machine(problem, cast("Any", optimizer), **keywords)
+    if optimizer is None:
+        raise InvalidParameter("optimizer", None, "be given, for example icgd.SGD(lr=0.1)")
     candidates = _candidates(problem, optimizer, method)
     if dtype not in DTYPES.values():
         raise InvalidParameter("dtype", dtype, "be torch.float64 or torch.float32")
@@ -91,6 +106,20 @@ def compile(
         blueprint = Blueprint(chosen, problem, optimizer, _named(chosen_options), dtype)
     blueprint.check()
     return blueprint.build()
+
+
+def _is_for_the_machine(problem: object, optimizer: object) -> bool:
+    """A module, a function, or a step that was traced; with no optimizer of the package's own."""
+    if any(
+        isinstance(optimizer, c.types("optimizer")) for c in constructions().values() if _loads(c)
+    ):
+        return False
+    known = any(c.compiles and _loads(c) and c.takes(problem) for c in constructions().values())
+    return (
+        not known
+        and not isinstance(problem, type)
+        and (callable(problem) or hasattr(problem, "tapes"))
+    )
 
 
 def _given(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,9 +171,9 @@ def _candidates(problem: object, optimizer: object, method: str | None) -> list[
 
 
 def _loads(construction: Construction) -> bool:
-    """Whether the classes it takes can be loaded; a plug-in whose classes cannot be does no harm to others."""
+    """Whether the classes it names can be loaded; a plug-in whose classes cannot be does no harm to others."""
     try:
-        construction.types("problem"), construction.types("optimizer")
+        construction.types("problem"), construction.types("optimizer"), construction.option_names()
     except FaultyPlugin as fault:
         warnings.warn(f"{fault} It is left out.", PluginWarning, stacklevel=4)
         return False
@@ -224,9 +253,8 @@ def _says_nothing(name: str, value: object) -> bool:
 
 def _every_option() -> Iterator[str]:
     for c in constructions().values():
-        yield from c.when
-        kind = c.load("options")
-        yield from () if kind is None else (field.name for field in fields(kind))
+        with suppress(FaultyPlugin):  # which _candidates has named, and left out
+            yield from (*c.when, *c.option_names())
 
 
 def _noun(chosen: Construction, problem: object) -> str:

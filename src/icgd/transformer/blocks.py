@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from icgd.transformer.layout import Layout
@@ -65,12 +66,22 @@ def pack_block(block: Block, layout: Layout, n_columns: int, like: Tensor) -> Te
     batch: tuple[int, ...] = ()
     for slot in layout:
         value = block.value(slot.name)
+        if slot.ragged and isinstance(value, Tensor):
+            value = in_a_row(value, like)
         if isinstance(value, Tensor):
             n_axes = len(slot.shape)
             batch = tuple(value.shape[: value.dim() - n_axes - slot.each])
             value = value if slot.each else value.unsqueeze(value.dim() - n_axes)
         values[slot.name] = value
     return layout.pack(values, dtype=like.dtype, device=like.device, batch=(*batch, n_columns))
+
+
+def in_a_row(value: Tensor, like: Tensor) -> Tensor:
+    """A tensor of any shape as the numbers of a block; a flag with its complement behind it."""
+    flat = value.reshape(-1)
+    if flat.dtype == torch.bool:
+        flat = torch.cat([flat, ~flat])
+    return flat.to(like)
 
 
 def unpack_block(tokens: Tensor, layout: Layout) -> Block:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,13 +18,15 @@ from icgd.errors import LayoutError
 class Slot:
     """A named group of coordinates; matrices are stored row by row.
 
-    each  whether every token of a block has a value of its own; otherwise all tokens hold the same
+    each    whether every token of a block has a value of its own; otherwise all tokens hold the same
+    ragged  whether it may hold a tensor of any shape with at most that many entries, written row by row
     """
 
     name: str
     shape: tuple[int, ...]
     meaning: str = ""
     each: bool = False
+    ragged: bool = False
 
     @property
     def size(self) -> int:
@@ -72,7 +75,7 @@ class Layout:
                 f"No slot `{name}`. This token has: {', '.join(self.names)}."
             ) from None
 
-    def slice(self, name: str) -> slice:
+    def slice(self, name: str) -> builtins.slice:
         """The coordinates of a slot."""
         slot = self[name]
         start = self._start[name]
@@ -143,6 +146,7 @@ class Layout:
                 "start": self._start[s.name],
                 "meaning": s.meaning,
                 **({"each": True} if s.each else {}),
+                **({"ragged": True} if s.ragged else {}),
             }
             for s in self.slots
         ]

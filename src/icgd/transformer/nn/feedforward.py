@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from dataclasses import dataclass
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +33,39 @@ def frozen(value: float | Tensor, shape: tuple[int, ...], dtype: torch.dtype) ->
     return nn.Parameter(full.to(dtype).expand(shape).clone(), requires_grad=False)
 
 
+class UnitGroup(Protocol):
+    """ReLU units of a feed-forward layer that are written into its matrices together."""
+
+    @property
+    def size(self) -> int:
+        """How many units the group has."""
+
+    def check(self, source: Layout, target: Layout) -> None:
+        """Refuse slots that the weights do not fit."""
+
+    def fill(self, into: UnitMatrices) -> None:
+        """Write the weights into the rows and columns of these units."""
+
+
+@dataclass(frozen=True)
+class UnitMatrices:
+    """The matrices of a feed-forward layer, and which of its units a group is.
+
+    unit  their numbers
+    """
+
+    source: Layout
+    target: Layout
+    W_in: Tensor
+    b_in: Tensor
+    W_out: Tensor
+    unit: Tensor
+
+
 class FeedForwardPart(nn.Module, ABC):
     """Something a feed-forward layer is made of: ReLU units, a linear path, a constant."""
 
-    def units(self) -> list[Units]:
+    def units(self) -> Sequence[UnitGroup]:
         """The literal ReLU units; a path or a constant has none."""
         return []
 
@@ -115,6 +145,26 @@ class Units(FeedForwardPart):
     def size(self) -> int:
         """How many units the group has."""
         return next(iter(self.write.values())).numel()
+
+    def check(self, source: Layout, target: Layout) -> None:
+        """See UnitGroup."""
+        for slot in self.read:
+            if source[slot].shape not in (self.shape, ()):
+                _refuse(source, slot, self.shape)
+        for slot in self.write:
+            if target[slot].shape != self.shape:
+                _refuse(target, slot, self.shape)
+
+    def fill(self, into: UnitMatrices) -> None:
+        """See UnitGroup."""
+        if self.bias is not None:
+            into.b_in[into.unit] = self.bias.data.reshape(-1)
+        for slot, coef in self.read.items():
+            places = _coordinates(into.source, slot, self.size)
+            into.W_in[places, into.unit] = coef.data.reshape(-1)
+        for slot, coef in self.write.items():
+            places = _coordinates(into.target, slot, self.size)
+            into.W_out[into.unit, places] = coef.data.reshape(-1)
 
     def units(self) -> list[Units]:
         """The group itself."""
@@ -229,29 +279,14 @@ class FeedForward(nn.Module):
         self.skips = nn.ModuleDict({f"{s.source}>{s.target}": s for s in skips})
         self.constants = named_parts("constants", {c.target: c for c in constants})
         for group in self.unit_groups():
-            for slot in group.read:
-                self._check(source, slot, group.shape)
-            for slot in group.write:
-                if target[slot].shape != group.shape:
-                    self._refuse(target, slot, group.shape)
+            group.check(source, target)
         for skip in skips:
             shape = tuple(skip.coef.shape)
             for layout, slot in ((source, skip.source), (target, skip.target)):
                 if layout[slot].shape != shape:
-                    self._refuse(layout, slot, shape)
+                    _refuse(layout, slot, shape)
 
-    @staticmethod
-    def _check(layout: Layout, slot: str, shape: tuple[int, ...]) -> None:
-        if layout[slot].shape not in (shape, ()):
-            FeedForward._refuse(layout, slot, shape)
-
-    @staticmethod
-    def _refuse(layout: Layout, slot: str, shape: tuple[int, ...]) -> None:
-        raise LayoutError(
-            f"Weights of shape {shape} cannot act on slot `{slot}` of shape {layout[slot].shape}."
-        )
-
-    def unit_groups(self) -> list[Units]:
+    def unit_groups(self) -> list[UnitGroup]:
         """Every group of units, in the order of the dense matrices."""
         return [group for part in self.gadgets() for group in part.units()]
 
@@ -281,12 +316,7 @@ class FeedForward(nn.Module):
         for group in groups:
             unit = torch.arange(start, start + group.size)
             start += group.size
-            if group.bias is not None:
-                b_in[unit] = group.bias.data.reshape(-1)
-            for slot, coef in group.read.items():
-                W_in[_coordinates(self.source, slot, group.size), unit] = coef.data.reshape(-1)
-            for slot, coef in group.write.items():
-                W_out[unit, _coordinates(self.target, slot, group.size)] = coef.data.reshape(-1)
+            group.fill(UnitMatrices(self.source, self.target, W_in, b_in, W_out, unit))
         W_skip = like.new_zeros(self.source.width, self.target.width)
         for skip in self.skips.values():
             assert isinstance(skip, Skip)
@@ -297,6 +327,12 @@ class FeedForward(nn.Module):
             assert isinstance(constant, Constant)
             b_out[self.target.slice(constant.target)] = constant.value.data
         return DenseFeedForward(W_in, b_in, W_out, b_out, W_skip)
+
+
+def _refuse(layout: Layout, slot: str, shape: tuple[int, ...]) -> None:
+    raise LayoutError(
+        f"Weights of shape {shape} cannot act on slot `{slot}` of shape {layout[slot].shape}."
+    )
 
 
 def _coordinates(layout: Layout, slot: str, size: int) -> Tensor:

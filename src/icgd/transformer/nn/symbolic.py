@@ -7,7 +7,7 @@ of a layer describes its own effect on such symbolic values through a `Builder`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from icgd.transformer.linear_map import LinearMap
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,13 @@ class Builder(Protocol):
     def write_product(self, slot: str, kind: str, left: Reg, right: Reg, coef: float) -> None:
         """Add coef * (left @ right | left^T @ right | left right^T) to a slot."""
 
-    def compute(self, function: Callable[..., Tensor], inputs: Sequence[Reg]) -> Reg:
-        """Schedule a tensor operation and name its result."""
+    def compute(
+        self, function: Callable[..., Tensor], inputs: Sequence[Reg], *, key: Hashable = None
+    ) -> Reg:
+        """Schedule a tensor operation and name its result; operations with one key are computed once."""
+
+    def arrange(self, source: Reg, route: LinearMap) -> Reg:
+        """A register through a fixed linear map, computed once for every tensor of the run."""
 
     def tensor(self, value: Value, like: Tensor) -> Reg:
         """Write any value out as a tensor that broadcasts with `like`."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import ModelCard, ModelCardData
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from icgd.transformer.program.program import Program
 
 
+@dataclass(frozen=True)
+class CardText:
+    """What a construction says of its program: facts by name, and lines of code that run it."""
+
+    facts: Mapping[str, str]
+    use: Sequence[str]
+
+
 def card_of(program: Program) -> ModelCard:
     """README.md of a saved program."""
     config, c = program.config, program.certificate
@@ -23,6 +32,7 @@ def card_of(program: Program) -> ModelCard:
     weights = sum(value.numel() for value in program.state_dict().values())
     domain = f" for |s| <= {c.domain:g}" if math.isfinite(c.domain) else ""
     source = f", after {statement}" if statement else ""
+    text = _text(program)
     lines = [
         f"# {name}",
         "",
@@ -30,8 +40,7 @@ def card_of(program: Program) -> ModelCard:
         f"[icgd](https://pypi.org/project/icgd/) {__version__}, not trained: running it trains the model below "
         "inside its own context.",
         "",
-        f"- **Problem**: {_listed(config['problem'])}",
-        f"- **Optimizer**: {_listed(config['optimizer'])}",
+        *(f"- **{fact}**: {value}" for fact, value in text.facts.items()),
         f"- **Construction**: {name}, {program.construction.summary}{source}",
         f"- **Options**: {_listed(config['options'])}; {config['dtype']}",
         f"- **Certificate**: {c.name}, error at most {c.sup_error:.3g}{domain}"
@@ -44,12 +53,21 @@ def card_of(program: Program) -> ModelCard:
         "import icgd",
         "",
         'program = icgd.Program.from_pretrained("path/to/this/directory")',
-        *_example(program),
+        *text.use,
         "```",
         "",
         "`icgd verify --program DIR data.csv --target y` checks it on a table, against exact optimizers.",
     ]
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n".join(lines) + "\n")
+
+
+def _text(program: Program) -> CardText:
+    if program.construction.card is not None:
+        text: CardText = program.construction.apply("card", program)
+        return text
+    config = program.config
+    facts = {"Problem": _listed(config["problem"]), "Optimizer": _listed(config["optimizer"])}
+    return CardText(facts, _example(program))
 
 
 def _listed(values: Mapping[str, Any]) -> str:

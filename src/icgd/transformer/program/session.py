@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from icgd.transformer.blocks import Block
-from icgd.transformer.mask_rules import Address
+from icgd.transformer.mask_rules import Address, Step
 from icgd.transformer.runtime.executors.chain import StructuredExecutor
 from icgd.transformer.runtime.loop import Executor
 
@@ -29,6 +29,7 @@ class Session:
     answers     tokens, the last ones of the state, whose prediction is wanted after the run
     shaped      what is made of these predictions, (..., answers, k), before they are returned
     rows        shape of the examples to predict for, where the blocks do not tell it
+    schedule    the steps of a round, where rounds differ; the mask rule's unless given
     """
 
     prompt: dict[Address, Block]
@@ -44,6 +45,7 @@ class Session:
     shaped: Callable[[Tensor], Tensor] | None = None
     rows: tuple[int, ...] = ()
     units: Mapping[int, int] = field(default_factory=dict)
+    schedule: Callable[[int], Sequence[Step]] | None = None
 
 
 class Dumped(Mapping[Address, Block]):

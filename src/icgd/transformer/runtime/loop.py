@@ -97,7 +97,7 @@ class LoopState:
 
 
 def execute(
-    steps: Sequence[Step],
+    steps: Sequence[Step] | Callable[[int], Sequence[Step]],
     prompt: Mapping[Address, Block],
     arrivals: Iterable[Mapping[Address, Block]],
     executor: Executor,
@@ -108,7 +108,7 @@ def execute(
 ) -> LoopState:
     """Run one round per arrival.
 
-    steps     the mask rule's schedule of a round
+    steps     the mask rule's schedule of a round, or a function from a round's number to its schedule
     prompt    blocks the run starts with
     arrivals  per round, the blocks that become visible in it (an example's X and Y)
     state     pass one in to look at the live blocks while the loop runs
@@ -116,26 +116,28 @@ def execute(
     """
     state = state if state is not None else LoopState()
     state.live.update({address: executor.load(block) for address, block in prompt.items()})
-    live = state.live
+    live, checked = state.live, set[int]()
     for arrived in arrivals:
         state.rounds += 1
         for address, block in arrived.items():
             live[address] = executor.load(block)
-        if state.rounds == 1:
-            check_sight(steps, live)
+        now = steps(state.rounds) if callable(steps) else steps
+        if id(now) not in checked:
+            check_sight(now, live)
+            checked.add(id(now))
         if watcher is not None and watcher.begin_round(state.rounds, arrived):
-            for step in steps:
+            for step in now:
                 watcher.before_step(step, live, executor, state.rounds)
                 visible = [live[address] for address in step.reads]
                 live[step.writes] = executor.step(visible, step, state.rounds)
                 watcher.after_step(step, live[step.writes], executor, state.rounds)
         else:
-            executor.round(live, steps, state.rounds)
+            executor.round(live, now, state.rounds)
         state.live_blocks_max = max(state.live_blocks_max, len(live))
+        state.blocks_written += len(now)
         executor.watch.end_round()
         if on_round is not None:
             on_round(state.rounds)
-    state.blocks_written = state.rounds * len(steps)
     executor.watch.flush()
     return state
 

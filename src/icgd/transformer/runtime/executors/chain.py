@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -16,6 +18,23 @@ from icgd.transformer.runtime.plans.plan import Plan, PlanBuilder
 from icgd.transformer.runtime.plans.round_plan import RoundPlan, link_round
 from icgd.transformer.runtime.recording.explain import explain_layer, first_problem, with_flags
 from icgd.transformer.runtime.watch import RangeWatch, Watched
+
+
+@dataclass
+class Plans:
+    """Plans of a layer: of steps by the kinds of their blocks, and linked ones of whole rounds.
+
+    kinds  small numbers for everything of a block that a plan may depend on, never given twice
+    """
+
+    steps: dict[object, Plan] = field(default_factory=dict)
+    rounds: dict[tuple[int, ...], RoundPlan] = field(default_factory=dict)
+    kinds: dict[object, int] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def kind(self, named: object) -> int:
+        """The number of a kind of block; threads that ask at once get the same one."""
+        return self.kinds.setdefault(named, next(self.numbers))
 
 
 class StructuredExecutor:
@@ -40,9 +59,7 @@ class StructuredExecutor:
         self.layer, self.prefixes, self.watch = layer, tuple(prefixes), watch
         self.batched, self.keep_all = batched, keep_all
         self.wanted = dict(wanted or {})
-        self._plans: dict[object, Plan] = {}
-        self._rounds: dict[tuple[int, ...], RoundPlan] = {}
-        self._kinds: dict[object, int] = {}
+        self.plans = Plans()
 
     def load(self, block: Block) -> Block:
         """Blocks are already in this executor's form."""
@@ -69,33 +86,34 @@ class StructuredExecutor:
 
     def round(self, live: dict[Address, Block], steps: Sequence[Step], round_: int) -> None:
         """All steps of a round in one go, keeping only what the session wants to see again."""
-        key = tuple([b.kind if b.kind >= 0 else self._kind(b) for b in live.values()])
-        linked = self._rounds.get(key)
+        kinds = [b.kind if b.kind >= 0 else self._kind(b) for b in live.values()]
+        key = (id(steps), *kinds)
+        linked = self.plans.rounds.get(key)
         if linked is None:
             linked = link_round(live, steps, self.wanted, self._plan)
             for template, _ in linked.results.values():
                 self._kind(template)
-            self._rounds[key] = linked
+            self.plans.rounds[key] = linked
         registers = linked.run(live)
         linked.store(live, registers)
         linked.log(self.watch, round_, registers)
 
     def _plan(self, blocks: Sequence[Block], step: Step) -> Plan:
         key = (*[self._kind(block) for block in blocks], step.reusable)
-        plan = self._plans.get(key)
+        plan = self.plans.steps.get(key)
         if plan is None:
             reusable = frozenset() if self.keep_all else step.reusable
             plan = PlanBuilder(
                 self.layer, self.prefixes, blocks, batched=self.batched, reusable=reusable
             ).build()
-            self._plans[key] = plan
+            self.plans.steps[key] = plan
         return plan
 
     def _kind(self, block: Block) -> int:
         """A small number for everything of a block that a plan may depend on."""
         if block.kind < 0:
             named = (block.signature, tuple(block.hats))
-            block.kind = self._kinds.setdefault(named, len(self._kinds))
+            block.kind = self.plans.kind(named)
         return block.kind
 
 

@@ -8,13 +8,14 @@ literal units whenever its weights are not the ones it was compiled with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from icgd.transformer.blocks import Block, Tag, closed_from
+from icgd.transformer.linear_map import LinearMap
 from icgd.transformer.nn.chain.layer import Layer
 from icgd.transformer.nn.symbolic import ZERO, Closed, Const, Reg, Value, Zero
 
@@ -24,11 +25,15 @@ NOTHING = torch.empty(0)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """registers[output] = function(*registers[inputs])."""
+    """registers[output] = function(*registers[inputs]).
+
+    key  what the function does, where two operations with equal keys and inputs are one
+    """
 
     function: Callable[..., Tensor]
     inputs: tuple[int, ...]
     output: int
+    key: Hashable = None
 
 
 @dataclass(slots=True)
@@ -85,6 +90,7 @@ class PlanBuilder:
         self.in_place, self._reusable, self._owned = bool(reusable), reusable, set[int]()
         self._relus: dict[Reg, Reg] = {}
         self._hats: dict[Reg, Reg] = {}
+        self._arranged: dict[Reg, tuple[Reg, LinearMap]] = {}
         self._token: dict[str, Value] = {}
         self._terms: dict[str, list[Term]] = {}
         for which, (prefix, block) in enumerate(zip(prefixes, blocks, strict=True)):
@@ -145,12 +151,23 @@ class PlanBuilder:
         if coef != 0.0:
             self._terms.setdefault(slot, []).append((_Product(kind, left, right), coef))
 
-    def compute(self, function: Callable[..., Tensor], inputs: Sequence[Reg]) -> Reg:
+    def compute(
+        self, function: Callable[..., Tensor], inputs: Sequence[Reg], *, key: Hashable = None
+    ) -> Reg:
         """See Builder."""
         out = self._new()
         self.plan.operations.append(
-            Operation(function, tuple(reg.index for reg in inputs), out.index)
+            Operation(function, tuple(reg.index for reg in inputs), out.index, key)
         )
+        return out
+
+    def arrange(self, source: Reg, route: LinearMap) -> Reg:
+        """See Builder."""
+        if route.is_identity:
+            return source
+        out = self.compute(route.operation, [source], key=("route", route))
+        if route.is_rearrangement:
+            self._arranged[out] = (source, route)
         return out
 
     def tensor(self, value: Value, like: Tensor) -> Reg:
@@ -176,7 +193,11 @@ class PlanBuilder:
     def hat(self, query: Reg, reader: Callable[[Tensor], Tensor]) -> Reg:
         """See Builder."""
         if query not in self._hats:
-            self._hats[query] = self.compute(reader, [query])
+            if query in self._arranged:  # the same numbers in another order are read once
+                source, route = self._arranged[query]
+                self._hats[query] = self.arrange(self.hat(source, reader), route)
+            else:
+                self._hats[query] = self.compute(reader, [query], key=("read", reader))
         return self._hats[query]
 
     def watch(self, label: str, slot: str, value: Reg) -> None:

@@ -7,7 +7,7 @@ per round is the arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -18,6 +18,8 @@ from icgd.transformer.runtime.plans.plan import NOTHING, Operation, Plan
 from icgd.transformer.runtime.watch import RangeWatch, Watched
 
 Registers = list[Tensor]
+WINDOW = 16
+"""Operations after which registers that nobody reads any more are let go."""
 
 
 @dataclass
@@ -38,11 +40,12 @@ class RoundPlan:
     n_registers: int = 0
 
     def __post_init__(self) -> None:
-        self._calls: list[Callable[[Registers], None]] = []
+        self._windows: list[tuple[list[Callable[[Registers], None]], list[int]]] = []
 
     def compile(self) -> None:
         """Turn operations into calls with fixed positions, and sort what is watched."""
-        self._calls = [_call(op) for op in self.operations]
+        calls = [_call(op) for op in self.operations]
+        self._windows = list(zip(_in_windows(calls), self._unread(), strict=True))
         queries = [(source, index) for source, index in self.watched if source.is_query]
         others = [(source, index) for source, index in self.watched if not source.is_query]
         self._asked = [s for s, _ in queries], [i for _, i in queries]
@@ -64,9 +67,26 @@ class RoundPlan:
             r[index] = live[address].slots[slot]
         for address, slot, index in self.hat_loads:
             r[index] = live[address].hats[slot]
-        for call in self._calls:
-            call(r)
+        for calls, unread in self._windows:
+            for call in calls:
+                call(r)
+            for index in unread:
+                r[index] = NOTHING
         return r
+
+    def _unread(self) -> list[list[int]]:
+        """Per window, the registers that no later operation, result or watch reads."""
+        last = {op.output: at for at, op in enumerate(self.operations)}
+        for at, op in enumerate(self.operations):
+            last.update(dict.fromkeys(op.inputs, at))
+        kept = {index for _, index in self.watched}
+        kept |= {index for _, pairs in self.results.values() for _, index in pairs}
+        kept |= {index for pairs in self.hat_results.values() for _, index in pairs}
+        windows: list[list[int]] = [[] for _ in range(0, len(self.operations), WINDOW)]
+        for index, at in last.items():
+            if index not in kept:
+                windows[at // WINDOW].append(index)
+        return windows
 
     def store(self, live: dict[Address, Block], r: Registers) -> None:
         """Put the results where the next round finds them."""
@@ -82,6 +102,12 @@ class RoundPlan:
                 slots = {slot: r[index] for slot, index in pairs}
                 hats = {slot: r[index] for slot, index in self.hat_results[address]}
                 live[address] = Block(slots, template.signature, hats, kind=template.kind)
+
+
+def _in_windows(
+    calls: list[Callable[[Registers], None]],
+) -> list[list[Callable[[Registers], None]]]:
+    return [calls[at : at + WINDOW] for at in range(0, len(calls), WINDOW)]
 
 
 def _call(op: Operation) -> Callable[[Registers], None]:
@@ -153,6 +179,7 @@ class Linker:
         self._blocks = dict(live)
         self._where: dict[tuple[Address, str], int] = {}
         self._hat_where: dict[tuple[Address, str], int] = {}
+        self._computed: dict[tuple[Hashable, tuple[int, ...]], int] = {}
         self.linked = RoundPlan()
 
     def link(
@@ -194,17 +221,22 @@ class Linker:
                 step.reads[which], slot, self._hat_where, self.linked.hat_loads
             )
         for op in plan.operations:
-            position[op.output] = self._new()
             inputs = tuple(position[i] for i in op.inputs)
+            same = (op.key, inputs)
+            if op.key is not None and same in self._computed:
+                position[op.output] = self._computed[same]
+                continue
+            position[op.output] = self._new()
+            if op.key is not None:
+                self._computed[same] = position[op.output]
             self.linked.operations.append(Operation(op.function, inputs, position[op.output]))
         for slot, index in plan.stores:
             self._where[step.writes, slot] = position[index]
         for slot, index in plan.hat_stores:
             self._hat_where[step.writes, slot] = position[index]
-        self.linked.watched += [
-            (Watched(step.kind, step.writes[1], label, slot), position[index])
-            for label, slot, index in plan.watched
-        ]
+        for label, slot, index in plan.watched:
+            source = Watched(step.kind, step.writes[1], label, slot)
+            self.linked.watched.append((source, position[index]))
         # Only the kind of this block matters while linking; its tensors come when a round runs.
         return Block(
             {slot: NOTHING for slot, _ in plan.stores},

@@ -1,0 +1,1 @@
+"""The in-context machine: any training step as one frozen layer with a chain of thought."""

@@ -1,0 +1,1 @@
+"""Decompositions that leave few operations: what the machine has an instruction for."""

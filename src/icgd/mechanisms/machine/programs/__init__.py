@@ -1,0 +1,1 @@
+"""Programs of the machine: running them, their data as blocks, what they cost."""

@@ -1,0 +1,1 @@
+"""Tapes: typed instructions on registers, what one frozen layer executes step by step."""

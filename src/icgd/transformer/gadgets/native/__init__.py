@@ -1,0 +1,1 @@
+"""Kernels in C++, built on first use; without a compiler everything runs in torch operations."""

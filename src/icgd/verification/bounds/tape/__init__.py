@@ -1,0 +1,1 @@
+"""Rigorous bounds on what one round of a tape computes."""

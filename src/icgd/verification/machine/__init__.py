@@ -1,0 +1,1 @@
+"""Is this program the training step, or the function, that it was compiled from?"""
