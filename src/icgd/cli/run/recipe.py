@@ -17,6 +17,7 @@ from torch import nn
 from icgd.base.plugins import import_file, reason
 from icgd.errors import InvalidParameter
 from icgd.mechanisms.machine.compile import Traced
+from icgd.mechanisms.machine.programs.source import Source
 
 FORM = "FILE.py:FUNCTION, or MODULE:FUNCTION"
 RETURNS = "Return (model, loss, optimizer), a dict with these keys, or what icgd.trace gives."
@@ -111,7 +112,7 @@ def _module(reference: str, place: str) -> ModuleType:
 def _recipe(reference: str, given: Any) -> Recipe:
     if isinstance(given, Traced):
         source = given.source
-        if source is None or source.optimizer is None:
+        if not isinstance(source, Source) or source.optimizer is None:
             raise InvalidParameter(
                 "RECIPE",
                 reference,

@@ -129,10 +129,10 @@ class Numbers:
     def _spread(self, radius: float) -> list[float]:
         """Both signs, over the last eight decades below the radius."""
         sizes = radius * 10.0 ** (
-            -8 * torch.rand(64, generator=self._generator, dtype=torch.float64)
+            -8 * torch.rand(24, generator=self._generator, dtype=torch.float64)
         )
         return [
             *sizes.tolist(),
             *(-sizes).tolist(),
-            *(radius * self._uniform(64).double()).tolist(),
+            *(radius * self._uniform(24).double()).tolist(),
         ]
