@@ -60,6 +60,7 @@ docs: $(STAMP)
 	$(ONE_THREAD) $(BIN)/python -m tools.generate_costs
 	$(ONE_THREAD) $(BIN)/python -m tools.docs_figures
 	$(BIN)/python -m tools.docs_house
+	$(ONE_THREAD) $(BIN)/python -m tools.docs_machine
 	$(ONE_THREAD) $(BIN)/python -m tools.docs_tutorials
 	$(BIN)/ruff format --quiet docs
 	$(MAKE) site

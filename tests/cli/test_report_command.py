@@ -96,6 +96,7 @@ AGAIN = {
 SLOW = ("stack", "forward_mode", "newton", "gd")
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in AGAIN]
 )
@@ -164,6 +165,7 @@ def damaged(here) -> Path:
     return here
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_line_and_writes_nothing(command, damaged, case):
     arguments, words = BAD[case]
@@ -187,6 +189,7 @@ def test_a_place_without_permission(command, here, monkeypatch):
     assert not Path("a/report.html").exists()
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_full_disk_leaves_the_old_page(command, here, monkeypatch):
     Path("a/report.html").write_text("old")
 

@@ -108,6 +108,7 @@ def test_the_server_gives_the_run_and_nothing_else(run):
 DATA = "a,b,y\n" + "\n".join(f"{i % 5},{i % 3},{(i * 7) % 4}" for i in range(12)) + "\n"
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(
     "options",
     [

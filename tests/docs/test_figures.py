@@ -20,6 +20,12 @@ def test_the_theorem_bounds_the_head_and_both_laws_hold(tool):
     assert fixed[2] / fixed[1] < 0.6 * fixed[1] / fixed[0]
 
 
+def test_the_machine_is_drawn_from_a_tape(tool):
+    picture = tool("docs_machine")
+    drawn = picture.machine(picture.example_tape())
+    assert picture.PICTURE.read_text(encoding="utf-8") == drawn, "python -m tools.docs_machine"
+
+
 def test_figures_are_drawn(tool):
     figures = tool("docs_figures")
     for made in (

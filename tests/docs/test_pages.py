@@ -19,6 +19,7 @@ RUN = (
     "architecture.md",
     "extend.md",
     "laboratory.md",
+    "machine.md",
     "spectral_head.md",
     "trace_format.md",
 )

@@ -37,12 +37,7 @@ def test_every_example_prints_what_the_readme_prints():
         said, scope = ran(code)
         assert said == expected
         scopes.append(scope)
-    # "from 1.2e-01", and 640 rounds
-    quick = scopes[0]
-    before = quick["program"].predict(quick["X"], quick["net"].init(seed=0))  # type: ignore[attr-defined]
-    loss = 0.5 * float((before - quick["Y"]).square().mean())
-    assert f"{loss:.1e}" == "1.2e-01"
-    assert quick["run"].cost.rounds == 640  # type: ignore[attr-defined]
+    assert scopes[0]["run"].cost.rounds == 160  # type: ignore[attr-defined]
 
 
 def test_examples_are_short():
@@ -60,7 +55,7 @@ def test_links_lead_somewhere(page):
 
 def test_every_option_is_in_the_manual():
     manual = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    for command in ("run", "verify"):
+    for command in ("run", "verify", "compile"):
         said = CliRunner().invoke(app, [command, "--help"], terminal_width=200)
         for option in set(re.findall(r"--[a-z][a-z-]+", said.output)) - {"--help"}:
             assert option in manual, option

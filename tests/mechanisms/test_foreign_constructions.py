@@ -19,6 +19,7 @@ import icgd
 from icgd.base.construction import construction, registered, unregister
 from icgd.base.plugins import PluginWarning
 from icgd.cli import app
+from icgd.cli.run.settings import Settings
 from icgd.mechanisms.loops.regression.compile import regression_program
 from icgd.mechanisms.loops.regression.fused import fuse
 from icgd.mechanisms.loops.regression.layers import RegressionBuilder
@@ -207,14 +208,17 @@ def test_a_project_outside_the_package(tmp_path: Path) -> None:
         "program = icgd.Program.from_pretrained('saved')\n"
         "assert program.optimizer == nesterov.Nesterov(0.1, 0.5, 0.01)\n"
         "assert torch.equal(program.run(X, y, steps=5).weights, torch.load('weights.pt'))\n"
+        "from icgd.cli import main\n"
+        "import sys\n"
+        "sys.argv[1:] = ['--plugin', 'nesterov', 'cost', '--program', 'saved']\n"
+        "main()\n"
     )
     table(tmp_path / "d.csv")
     icgd_command = [sys.executable, "-m", "icgd", "--plugin", "nesterov.py"]
     for words, wanted in (
         ([sys.executable, "use.py"], ""),
-        ([sys.executable, "load.py"], ""),
+        ([sys.executable, "load.py"], "move_r"),
         ([*icgd_command, "cost", "--list"], "nesterov_loop"),
-        ([*icgd_command, "cost", "--program", "saved"], "move_r"),
         (
             [*icgd_command, "verify", "--program", "saved", "d.csv", "--target", "y"],
             "icgd verify: passed",
@@ -389,7 +393,7 @@ def test_classes_that_are_named_and_loaded_late_are_compared_when_compiling(
     monkeypatch.delitem(sys.modules, "late_names")
 
 
-@pytest.mark.parametrize("part", ["problem", "optimizer"])
+@pytest.mark.parametrize("part", ["problem", "optimizer", "options"])
 def test_a_plug_in_whose_classes_do_not_load_is_named_and_left_out(
     part: str, outside: Callable
 ) -> None:
@@ -397,6 +401,38 @@ def test_a_plug_in_whose_classes_do_not_load_is_named_and_left_out(
     with pytest.warns(PluginWarning, match="'outside', 'no_such_module:Name', cannot be loaded"):
         program = icgd.compile(icgd.LinearRegression(2, 4), icgd.GD(0.1))
     assert program.construction.is_own
+
+
+def test_options_that_are_no_dataclass_once_they_are_loaded_leave_the_package_alone(
+    outside: Callable,
+) -> None:
+    outside(options="builtins:int", method="outside")
+    with pytest.warns(PluginWarning, match="names <class 'int'>, which is no dataclass"):
+        assert icgd.compile(icgd.LinearRegression(2, 4), icgd.GD(0.1)).construction.is_own
+    remedy = Settings(Path("out"), example="diabetes", n_relu=4)
+    with pytest.raises(icgd.InvalidParameter, match="Write --n-relu 4 with --method stack"):
+        remedy.check()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("options", int),
+        ("options", Mine()),
+        ("when", ["causal"]),
+        ("rounds", "weeks"),
+        ("settings", "box"),
+        ("executors", 3),
+        ("parts", ["a:b"]),
+        ("cost", 3),
+        ("title", None),
+    ],
+)
+def test_a_description_that_could_not_be_read_later_is_refused(
+    part: str, value: object, outside: Callable
+) -> None:
+    with pytest.raises(icgd.InvalidParameter, match=f"`{part}` must be "):
+        outside(**{part: value})
 
 
 def test_the_optimizer_is_checked_without_choose(outside: Callable) -> None:
@@ -505,6 +541,20 @@ class Unwritable:
     schedule: Any = max
 
 
+@dataclass
+class Settable:
+    """A field that only an assignment changes, and no file knows."""
+
+    lr: float = 0.1
+    halved: bool = field(init=False, default=False)
+
+
+def halved() -> Settable:
+    optimizer = Settable()
+    optimizer.halved = True
+    return optimizer
+
+
 class Unmakeable(Described):
     """It forgets how it is made."""
 
@@ -519,6 +569,7 @@ class Unmakeable(Described):
         (Named(), "`Named.name` must be called otherwise: files keep the class of an optimizer"),
         (Renamed(), "`optimizer` must be Mine or Named"),
         (Untyped(), r"`optimizer` must come back from a file as it is.*\(`betas` differs\)"),
+        (halved(), r"`optimizer` must come back from a file as it is.*\(`halved` differs\)"),
         (Unwritable(), "`optimizer.schedule` must be made of numbers, texts, lists and dicts"),
         (Unmakeable(0.1), "`optimizer` must be made again from what a file holds.*KeyError"),
     ],
@@ -527,7 +578,7 @@ class Unmakeable(Described):
 def test_what_a_file_would_change_is_refused_when_compiling(
     optimizer: Any, sentence: str, outside: Callable
 ) -> None:
-    outside(optimizer=(Mine, Named, Untyped, Unwritable, Unmakeable))
+    outside(optimizer=(Mine, Named, Untyped, Settable, Unwritable, Unmakeable))
     with pytest.raises(icgd.InvalidParameter, match=sentence):
         icgd.compile(icgd.LinearRegression(2, 6), optimizer)
 

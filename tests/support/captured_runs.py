@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 
 import torch
+from torch.utils import _pytree as pytree
 
+from icgd.mechanisms.machine.capture.function import capture_function
 from icgd.mechanisms.machine.capture.step import capture_step
 from icgd.mechanisms.machine.capture.textbook import training_step
 
@@ -50,3 +52,26 @@ def largest_gap(make_step, model, optimizer, batches, *, flat=False, lrs=None):
         after |= {f"buffer.{n}": b for n, b in eager_model.named_buffers()}
         gap = max(gap, *(float((values[n] - v).detach().abs().max()) for n, v in after.items()))
     return gap
+
+
+def function_gap(function, *example):
+    """Largest difference of a captured function from the function, entry by entry, in units of max(1, size)."""
+    captured = capture_function(function, example)
+    results = list(captured(captured.example).values())
+    expected = [t.detach() for t in pytree.tree_leaves(function(*example))]
+    assert [r.shape for r in results] == [e.shape for e in expected]
+    return max(
+        float(((r - e).abs() / e.abs().clamp(min=1)).max())
+        for r, e in zip(results, expected, strict=True)
+    )
+
+
+def slope(function):
+    """The gradient of the sum of a function, as a function."""
+
+    def gradient(x):
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            return torch.autograd.grad(function(leaf).sum(), leaf)[0]
+
+    return gradient

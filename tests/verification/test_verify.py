@@ -305,3 +305,33 @@ def test_the_oracle_is_torch_itself() -> None:
     tensors = [torch.tensor([[v]], dtype=torch.float64) for v in (w, x, y)]
     (after,) = sgd_rounds(net.spec, [(tensors[0], None)], tensors[1], tensors[2], 0.1)
     assert float(after[0][0]) == pytest.approx(w - 0.1 * (w * x - y) * x)
+
+
+NETWORK, REGRESSION = icgd.Network((2, 1)), icgd.LinearRegression(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("probe_sets", -1, "`probe_sets` must be an integer >= 0"),
+        ("probe_sets", 1.5, "`probe_sets` must be an integer >= 0"),
+        ("probe_sets", 10**20, r"`probe_sets` must be an integer <= 2\^62"),
+        ("seed", 1.5, r"`seed` must be an integer from -2\^63"),
+        ("seed", True, r"`seed` must be an integer from -2\^63"),
+        ("seed", 2**63, r"`seed` must be an integer from -2\^63"),
+        ("rounds", 10**400, r"must be an integer <= 2\^62"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["network", "stack", "linear model", "loop"])
+def test_counts_and_seeds_that_are_none_are_refused_alike(kind, name, value, sentence):
+    problem, optimizer, rounds = {
+        "network": (NETWORK, icgd.SGD(0.1), "epochs"),
+        "stack": (NETWORK, icgd.GD(0.1), "steps"),
+        "linear model": (icgd.Ridge(2, lam=0.1), icgd.GD(0.1), "steps"),
+        "loop": (REGRESSION, icgd.GD(0.1), "steps"),
+    }[kind]
+    X = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2)
+    given = {rounds: 1, **({"init": NETWORK.init(seed=0)} if problem is NETWORK else {})}
+    given[rounds if name == "rounds" else name] = value
+    with pytest.raises(icgd.InvalidParameter, match=sentence):
+        icgd.verify(icgd.compile(problem, optimizer), X, X[:, :1].sum(dim=1), **given)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 from icgd.errors import FaultyPlugin, IcgdError, InvalidParameter
@@ -125,6 +125,17 @@ class Construction:
                 )
         return kinds
 
+    def option_names(self) -> tuple[str, ...]:
+        """What `icgd.compile` may be told of it by name."""
+        kind = self.load("options")
+        if kind is None:
+            return ()
+        if not (isinstance(kind, type) and is_dataclass(kind)):
+            raise FaultyPlugin(
+                f"`options` of the construction {self.name!r} names {kind!r}, which is no dataclass."
+            )
+        return tuple(one.name for one in fields(kind))
+
     def takes(self, problem: object) -> bool:
         """Whether `icgd.compile` may hand it this problem."""
         return self.compiles and isinstance(problem, self.types("problem"))
@@ -217,6 +228,45 @@ def _check_description(construction: Construction) -> None:
             raise InvalidParameter(part, value, "be a class, or a tuple of classes")
     if not (callable(construction.build) or isinstance(construction.build, str)):
         raise InvalidParameter("build", construction.build, "be a function of an icgd.Blueprint")
+    for part, right, must in (
+        ("options", _is_dataclass_or_text, "be a dataclass, the class itself"),
+        ("when", _is_keywords, "be a dict of keywords of icgd.compile and their values"),
+        ("rounds", ("steps", "epochs").__contains__, "be 'steps' or 'epochs'"),
+        *((part, _is_callable_or_text, "be a function or a class") for part in CALLED),
+        *((part, _is_texts, "be a tuple of texts") for part in LISTED),
+        *((part, _is_text, "be a text") for part in WORDS),
+    ):
+        value = getattr(construction, part)
+        if not right(value):
+            raise InvalidParameter(part, value, must)
+
+
+CALLED = ("choose", "schema", "size", "exact", "verifier", "walk", "cost")
+LISTED = ("parts", "switches", "settings", "executors", "call")
+WORDS = ("label", "lead", "noun", "title", "summary", "statement")
+"""Parts of a description that are functions, several texts, and one text."""
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(map(_is_text, value))
+
+
+def _is_callable_or_text(value: object) -> bool:
+    return value is None or callable(value) or isinstance(value, str)
+
+
+def _is_dataclass_or_text(value: object) -> bool:
+    return (
+        value is None or isinstance(value, str) or (isinstance(value, type) and is_dataclass(value))
+    )
+
+
+def _is_keywords(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, value))
 
 
 def refuse_ambiguous(construction: Construction, others: Iterable[Construction]) -> None:

@@ -126,7 +126,7 @@ def check_request(
         )
     if paper is not None and paper.upper() not in (*PAPERS, "ALL"):
         raise InvalidParameter("--paper", paper, f"be one of {', '.join(PAPERS)}, or all")
-    if data is not None:
+    if data is not None and (needs_data or targets):
         check_targets(data, targets)
     if json is not None:
         check_file_in_place("--json", json)

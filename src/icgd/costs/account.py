@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 from icgd.base.construction import constructions
@@ -114,8 +114,7 @@ def cost(
     if n_relu is not None:
         n_relu = whole_number("n_relu", n_relu, 3)
     chosen = counted.get(method)
-    kind = None if chosen is None else chosen.load("options")
-    options = set() if kind is None else {field.name for field in fields(kind)}
+    options = () if chosen is None else chosen.option_names()
     for name, value in (("attention", attention), ("n_relu", n_relu)):
         if value is not None and name not in options:
             raise InvalidParameter(name, value, f"be left out for method={method!r}")

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from icgd.base.numbers import whole_number
 from icgd.errors import AssumptionViolated, InvalidParameter
 from icgd.problems import NetworkSpec, Weights
 from icgd.problems.arrays import plain_tensor
@@ -38,10 +39,7 @@ def refuse_query(query: Any) -> None:
 
 def check_epochs(epochs: object) -> int:
     """A whole number of passes over the data; one unless told."""
-    epochs = 1 if epochs is None else epochs
-    if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 1:
-        raise InvalidParameter("epochs", epochs, "be an integer >= 1")
-    return int(epochs)
+    return whole_number("epochs", 1 if epochs is None else epochs)
 
 
 def check_rows(x: Tensor, y: Tensor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, cast
 
@@ -76,7 +77,7 @@ def compile(
     >>> icgd.compile(icgd.Lasso(3, lam=0.1), icgd.GD(lr=0.5)).certificate.sup_error < 1e-10
     True
     """
-    if _is_for_the_machine(problem):
+    if _is_for_the_machine(problem, optimizer):
         from icgd.mechanisms.machine.compile import compile_machine  # torch.fx: not for the others
 
         if method is not None or options is not None:
@@ -107,8 +108,12 @@ def compile(
     return blueprint.build()
 
 
-def _is_for_the_machine(problem: object) -> bool:
-    """A module, a function, or a step that was traced."""
+def _is_for_the_machine(problem: object, optimizer: object) -> bool:
+    """A module, a function, or a step that was traced; with no optimizer of the package's own."""
+    if any(
+        isinstance(optimizer, c.types("optimizer")) for c in constructions().values() if _loads(c)
+    ):
+        return False
     known = any(c.compiles and _loads(c) and c.takes(problem) for c in constructions().values())
     return (
         not known
@@ -166,9 +171,9 @@ def _candidates(problem: object, optimizer: object, method: str | None) -> list[
 
 
 def _loads(construction: Construction) -> bool:
-    """Whether the classes it takes can be loaded; a plug-in whose classes cannot be does no harm to others."""
+    """Whether the classes it names can be loaded; a plug-in whose classes cannot be does no harm to others."""
     try:
-        construction.types("problem"), construction.types("optimizer")
+        construction.types("problem"), construction.types("optimizer"), construction.option_names()
     except FaultyPlugin as fault:
         warnings.warn(f"{fault} It is left out.", PluginWarning, stacklevel=4)
         return False
@@ -248,9 +253,8 @@ def _says_nothing(name: str, value: object) -> bool:
 
 def _every_option() -> Iterator[str]:
     for c in constructions().values():
-        yield from c.when
-        kind = c.load("options")
-        yield from () if kind is None else (field.name for field in fields(kind))
+        with suppress(FaultyPlugin):  # which _candidates has named, and left out
+            yield from (*c.when, *c.option_names())
 
 
 def _noun(chosen: Construction, problem: object) -> str:

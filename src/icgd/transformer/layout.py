@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -74,7 +75,7 @@ class Layout:
                 f"No slot `{name}`. This token has: {', '.join(self.names)}."
             ) from None
 
-    def slice(self, name: str) -> slice:
+    def slice(self, name: str) -> builtins.slice:
         """The coordinates of a slot."""
         slot = self[name]
         start = self._start[name]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from icgd.base.construction import constructions
+from icgd.base.numbers import whole_number
 from icgd.errors import AssumptionViolated, FaultyPlugin, IcgdError, InvalidParameter
 from icgd.problems.foreign_optimizers import refuse_unknown
 from icgd.transformer.program import Program
@@ -41,7 +43,8 @@ def verify(
 
     1. the stored heads must keep the promise of their certificate;
     2. probe blocks of every step type, every slot filled, queries up to the radius, on the structured
-       executor and (where it fits) on the literal matrices;
+       executor and (where it fits) on the literal matrices; loops have none, and are held against the exact
+       algorithm on the data and on queries made of it;
     3. a training run, round by round against autograd and torch.optim: `epochs` of SGD for a network,
        `steps` of GD for a stack, `steps` of (proximal) GD for a linear model, whose distance to the true
        minimiser is held against the theorem's bound as well.
@@ -89,7 +92,8 @@ def verify(
         )
     how: dict[str, Any] = {name: value for name, value in given.items() if name in taken}
     how |= further
-    how |= {"executor": executor, "probe_sets": probe_sets, "seed": seed, "progress": progress}
+    how |= {"executor": executor, "progress": progress}
+    how |= {"probe_sets": whole_number("probe_sets", probe_sets, 0), "seed": _seed(seed)}
     how["watched"] = Watched(observe, recorder)
     try:
         if construction.verifier is None:
@@ -108,6 +112,16 @@ def verify(
             f"Got {type(check).__name__}."
         )
     return check
+
+
+def _seed(value: object) -> int:
+    try:
+        seed = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        seed = None
+    if seed is None or not -(2**63) <= seed < 2**63:
+        raise InvalidParameter("seed", value, "be an integer from -2^63 to 2^63 - 1")
+    return seed
 
 
 def check_verifiable(program: Program) -> None:

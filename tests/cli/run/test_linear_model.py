@@ -69,6 +69,7 @@ def test_every_model_fits_and_agrees_with_scikit_learn(here, model: str, file: s
     assert "scikit-learn" in page
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(("model", "oracle"), [("ridge", Ridge), ("lasso", Lasso)])
 def test_the_coefficients_are_those_of_standardised_data(here, model: str, oracle: type) -> None:
     _, _, result = run("number.csv", "--model", model, "--lam", "0.1", "--steps", "2000")
@@ -80,6 +81,7 @@ def test_the_coefficients_are_those_of_standardised_data(here, model: str, oracl
     assert np.abs(np.array(ours) - fitted.coef_).max() <= 1e-9
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_without_standardising_there_is_an_intercept(here) -> None:
     _, _, result = run("number.csv", "--model", "ridge", "--no-standardize", "--steps", "300")
     assert list(result["coefficients"]) == ["a", "b", "c", "intercept"]

@@ -155,6 +155,7 @@ def test_table_and_progress_are_printed(finished):
     assert "rounds 72/72" in said.stderr
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_other_files_in_the_directory_are_kept_and_ours_replaced(tmp_path, table_csv, icgd_command):
     out = tmp_path / "out"
     out.mkdir()
@@ -169,6 +170,7 @@ def test_other_files_in_the_directory_are_kept_and_ours_replaced(tmp_path, table
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(
     ("options", "largest", "exit_code"),
     [
@@ -226,6 +228,7 @@ def test_a_constant_column_gets_scale_one():
     assert table.X[:, 1].std() == pytest.approx(1.0)
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(
     ("text", "words"),
     [("a,y\n1,0.1\n2,0.1\n3,0.1\n", "Target 'y' is the same"), ("a,y\n1,2\n", "single row")],

@@ -11,6 +11,8 @@ import icgd
 from icgd.cli import app
 from icgd.transformer.program.program import Program
 
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 DATA = "a,b,y\n" + "".join(f"{i % 5 - 2},{(3 * i) % 7 - 3},{(i * i) % 4}\n" for i in range(12))
 MODELS = {
     "network": (["--epochs", "2", "--widths", "3"], 1),
@@ -40,23 +42,19 @@ def run(tmp_path, *words):
     return CliRunner().invoke(app, [*command, *words])
 
 
-@pytest.mark.parametrize("trace", [[], ["--trace"]], ids=["plain", "traced"])
 @pytest.mark.parametrize("model", MODELS)
-def test_every_program_is_trained_once(model, trace, trainings, tmp_path):
+def test_every_program_is_trained_once_and_has_its_numbers_recorded_or_not(
+    model, trainings, tmp_path
+):
     words, programs = MODELS[model]
-    done = run(tmp_path, *words, *trace)
-    assert done.exit_code in (0, 1), done.output
-    assert len(trainings) == programs
-    assert (tmp_path / "out" / "trace.json").exists() == bool(trace)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_recorded_run_has_the_numbers_of_a_plain_one(model, tmp_path):
-    words, _ = MODELS[model]
     results = []
     for name, more in (("plain", []), ("traced", ["--trace"])):
         (tmp_path / name).mkdir()
-        run(tmp_path / name, *words, *more)
+        trainings.clear()
+        done = run(tmp_path / name, *words, *more)
+        assert done.exit_code in (0, 1), done.output
+        assert len(trainings) == programs
+        assert (tmp_path / name / "out" / "trace.json").exists() == bool(more)
         results.append(json.loads((tmp_path / name / "out" / "result.json").read_text()))
     plain, traced = results
     for key in ("curves", "passed", "rounds", "max_error"):

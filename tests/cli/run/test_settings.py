@@ -168,3 +168,10 @@ def test_a_method_whose_build_is_faulty_is_one_line(
     assert "`build` of the construction 'bad_stack'" in done.stderr
     assert wanted in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("model", ["network", "ridge", "linear"])
+def test_counts_beyond_any_memory_are_refused_before_anything_is_loaded(model: str) -> None:
+    rounds = "epochs" if model == "network" else "steps"
+    with pytest.raises(InvalidParameter, match=rf"`--{rounds}` must be an integer <= 2\^62"):
+        Settings(Path("out"), example="diabetes", model=model, **{rounds: 10**20}).check()

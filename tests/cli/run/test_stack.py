@@ -76,7 +76,9 @@ def trained(activation: str, steps: int, lr: float, *, full_batch: bool) -> list
         (("--method", "forward_mode", "--steps", "5", "--activation", "gelu"), "gelu", 1e-5),
     ],
 )
-def test_three_methods_train_one_network(here, options, activation, bar):
+def test_three_methods_train_one_network(here, request, options, activation, bar):
+    if activation != "relu":  # painted once for every method
+        request.getfixturevalue("unpainted")
     code, output, result = run(*options)
     assert code == 0, output
     assert result["passed"] is True
@@ -96,6 +98,7 @@ def test_three_methods_train_one_network(here, options, activation, bar):
     assert ("one example" in page) != full
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_same_run_on_all_executors(here):
     found = {}
     for executor in ("structured", "sparse", "dense"):
@@ -110,6 +113,7 @@ def test_the_same_run_on_all_executors(here):
         assert float((found["dense"][name] - weight).abs().max()) <= 1e-12
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_box_holds(here):
     code, output, _ = run("--method", "stack", "--steps", "10", "--box", "2.5", "--lr", "0.5")
     assert code == 0, output

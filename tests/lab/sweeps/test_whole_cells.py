@@ -67,7 +67,9 @@ def test_nothing_to_do_costs_nothing(clock):
     assert clock.calls == 0
 
 
-def test_the_start_of_a_process_takes_time():
+def test_the_start_of_a_process_takes_time(monkeypatch):
+    """What is really loaded is loaded in the tests of `icgd reproduce --estimate`."""
+    monkeypatch.setattr(whole_cells, "LOADED", "import json")
     assert start_of_processes(1) > 0.0
 
 
@@ -82,7 +84,9 @@ def test_seeds_of_an_experiment_are_one_kind(name):
     assert all(len(found) == 1 for found in kinds.values())
 
 
-@pytest.mark.parametrize("name", ["algo-fig3", "deep-g3", "cot-d"])
+@pytest.mark.parametrize(
+    "name", ["algo-fig3", "deep-g3", pytest.param("cot-d", marks=pytest.mark.slow)]
+)
 def test_the_estimate_of_the_smoke_scale_is_that_of_a_real_run(name, monkeypatch, tmp_path):
     """Held against all cells done in full, by a clock that operations move: seconds would decide nothing."""
     cells = EXPERIMENTS[name].cells("smoke")

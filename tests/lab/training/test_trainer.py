@@ -77,24 +77,41 @@ train(make_config(json.loads(sys.argv[1])))
 """
 
 
-def start(made, **more):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, made.to_json()], env=environment)
+def start_fork(made):
+    """The number of a process that trains; it starts as a fork of this one, which has all imports."""
+    child = os.fork()
+    if child == 0:
+        try:
+            train(made)
+        finally:
+            os._exit(0)
+    return child
+
+
+@pytest.fixture(scope="module")
+def never_killed(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("whole")
+    train(config(directory, train_steps=120))
+    return weights(directory)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_killed_at_a_random_moment(tmp_path, seed):
+def test_killed_at_a_random_moment(tmp_path, never_killed, seed):
     """kill -9, then the same again: bit-identical weights, and never a broken checkpoint."""
-    train(config(tmp_path / "whole", train_steps=120))
     made, chance = config(tmp_path / "killed", train_steps=120), random.Random(seed)
-    with start(made) as process:
-        while process.poll() is None and not (tmp_path / "killed" / NAME).is_file():
+    child, ended = start_fork(made), False
+    try:
+        while not ended and not (tmp_path / "killed" / NAME).is_file():
+            ended = os.waitpid(child, os.WNOHANG)[0] == child
             time.sleep(0.01)
         time.sleep(chance.random() * 0.4)
-        process.send_signal(signal.SIGKILL)
+    finally:
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
     assert 0 < load_checkpoint(tmp_path / "killed").step <= 120
     train(made)
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    assert same(never_killed, weights(tmp_path / "killed"))
     left = sorted(p.name for p in (tmp_path / "killed").iterdir() if not p.name.startswith("."))
     assert left == [NAME, METRICS]
 

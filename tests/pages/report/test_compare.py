@@ -84,6 +84,7 @@ def embedded(text: str) -> dict:
     return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL).group(1))
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_policy_lets_only_the_two_scripts_of_the_page_run():
     text = render_report(network())
     policy = (
@@ -169,6 +170,7 @@ def test_settings_that_differ_are_marked_and_first():
     assert not top["Model"].differs
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_numbers_of_a_comparison_are_numbers_of_the_results():
     one, two = network(), {**statistics(), "seconds": 123.25}
     page = Numbers(render_comparison(runs(one, two)))
@@ -178,12 +180,14 @@ def test_numbers_of_a_comparison_are_numbers_of_the_results():
     assert [list(v) for v in bars.kinds.values()] == [[10**12] * 2, [10**7] * 2]
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_runs_that_did_not_pass_are_said_to():
     text = render_comparison(runs(network(), {**network(), "passed": False}))
     assert "1 of 2 runs did not pass" in text
     assert "NOT PASSED" in text
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_run_without_curves_is_named():
     bare = network()
     del bare["curves"]
@@ -294,6 +298,7 @@ def test_equal_results_give_equal_bytes():
     assert paper_figures(first[:1], ("pdf", "svg")) == paper_figures(second[:1], ("pdf", "svg"))
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_all_files_or_none(tmp_path):
     place = tmp_path / "new" / "figures"
     (tmp_path / "taken").mkdir()
@@ -305,6 +310,7 @@ def test_all_files_or_none(tmp_path):
     assert set(written) == {tmp_path / "a.html", *place.iterdir()}
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_runs_are_named_by_the_shortest_ends_of_their_paths(tmp_path):
     for name in ("one/a", "two/a", "two/b"):
         (tmp_path / name).mkdir(parents=True)

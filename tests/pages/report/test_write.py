@@ -135,11 +135,13 @@ def test_light_and_dark(text):
     assert 'name="color-scheme" content="light dark"' in text
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_failed_runs_say_so():
     failed = Page(render_report({**RESULT, "passed": False}))
     assert "Not passed." in "".join(failed.text)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_page_claims_no_more_than_was_counted():
     """A run may pass with rounds above their bound (float32): the page must not say otherwise."""
     shown = " ".join("".join(Page(render_report({**RESULT, "rounds_over_bound": 3})).text).split())

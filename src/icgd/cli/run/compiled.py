@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import typer
@@ -16,6 +16,7 @@ from torch import Tensor
 import icgd
 from icgd.base.atomic import only_writer, staged
 from icgd.base.atomic.tensors import read_tensors, tensor_bytes
+from icgd.base.plugins import reason
 from icgd.cli.run.network import load_table
 from icgd.cli.run.recipe import Recipe, load_recipe
 from icgd.errors import InvalidFile, InvalidParameter
@@ -83,7 +84,13 @@ def compile_to(request: CompileRequest) -> None:
 
 
 def _compiled(request: CompileRequest, recipe: Recipe, rows: Rows, size: int) -> TrainingProgram:
-    options = {"heads": request.heads, "radius": request.radius, "kernels": request.kernels}
+    if recipe.traced is None:
+        _try_once(recipe, rows, size)
+    options: dict[str, Any] = {
+        "heads": request.heads,
+        "radius": request.radius,
+        "kernels": request.kernels,
+    }
     if recipe.traced is not None:
         program = icgd.compile(recipe.traced, **options)
     else:
@@ -99,6 +106,22 @@ def _compiled(request: CompileRequest, recipe: Recipe, rows: Rows, size: int) ->
     if not isinstance(program, TrainingProgram):
         raise InvalidParameter("RECIPE", request.recipe, "give a step that trains a model")
     return program
+
+
+def _try_once(recipe: Recipe, rows: Rows, size: int) -> None:
+    """A model that does not fit the table is the user's mistake, not one of the compiler."""
+    assert recipe.loss is not None
+    try:
+        with torch.no_grad():
+            recipe.loss(recipe.model(rows.X[:size]), rows.y[:size])
+    except Exception as error:
+        kind = "class indices" if rows.classes is not None else f"{rows.y.shape[1]} targets"
+        raise InvalidParameter(
+            "RECIPE",
+            recipe.reference,
+            f"return a model and a loss for {rows.X.shape[1]} features and {kind}",
+            remedy=f"They raised {reason(error)}.",
+        ) from error
 
 
 def _write(

@@ -157,7 +157,7 @@ def _paths(
                 X,
                 y,
                 steps=steps,
-                executor=settings.executor,  # type: ignore[arg-type]
+                executor=settings.executor,
                 record=recorder or keep,
                 progress=True,
             )

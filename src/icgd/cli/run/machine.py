@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -19,6 +19,7 @@ from icgd.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from icgd.mechanisms.machine.programs.program import TrainingRun
+    from icgd.transformer.runtime.executors.choose import ExecutorName
 
 FORMAT = "icgd-machine-run/1"
 
@@ -53,7 +54,7 @@ def run_program(request: MachineRequest) -> None:
             epochs=request.epochs,
             batch_size=size,
             shuffle=request.shuffle,
-            executor=request.executor,
+            executor=cast("ExecutorName", request.executor),
             progress=True,
         )
         result = {

@@ -6,7 +6,6 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,7 +98,7 @@ def compiled(settings: Settings, network: icgd.Network) -> Program:
     """The program the options ask for."""
     chosen = by_method(settings.method)
     kind = chosen.load("options")
-    named = {} if kind is None else {f.name: getattr(settings, f.name, None) for f in fields(kind)}
+    named = {name: getattr(settings, name, None) for name in chosen.option_names()}
     return icgd.compile(
         network,
         _optimizer(settings, chosen),

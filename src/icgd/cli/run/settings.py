@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from icgd.base.construction import Construction, by_method, constructions, methods
-from icgd.errors import InvalidFile, InvalidParameter
+from icgd.base.numbers import whole_number
+from icgd.errors import FaultyPlugin, InvalidFile, InvalidParameter
 
 DTYPES = ("float64", "float32")
 EXECUTORS = ("structured", "dense", "sparse")
@@ -36,9 +37,15 @@ def taken(known: Construction) -> set[str]:
     >>> sorted(taken(by_method("stack")))
     ['activation', 'box', 'n_relu', 'radius', 'signal_radius', 'steps']
     """
-    options = known.load("options")
-    named = () if options is None else (field.name for field in fields(options))
-    return {known.rounds, *known.settings, *named} & set(OF_METHODS)
+    return {known.rounds, *known.settings, *known.option_names()} & set(OF_METHODS)
+
+
+def _takes(known: Construction, name: str) -> bool:
+    """Whether a method has that option; one that cannot be loaded has none to recommend."""
+    try:
+        return name in taken(known)
+    except FaultyPlugin:
+        return False
 
 
 def check_targets(data: Path, targets: tuple[str, ...]) -> None:
@@ -164,6 +171,7 @@ class Settings:
             raise InvalidParameter(
                 "--epochs", self.epochs, "be an integer >= 1", remedy="Try --epochs 1."
             )
+        whole_number("--epochs", self.epochs)
         if not 0 <= self.seed < 2**63:
             raise InvalidParameter("--seed", self.seed, "be an integer from 0 to 2^63 - 1")
         hidden_widths(self.widths)
@@ -191,7 +199,7 @@ class Settings:
             raise InvalidParameter("--executor", self.executor, "be structured or dense")
         if shuffle is not None and not 0 <= shuffle < 2**63:
             raise InvalidParameter("--shuffle", shuffle, "be an integer from 0 to 2^63 - 1")
-        if self.data is not None:
+        if self.data is not None and self.target:
             check_targets(self.data, self.target)
 
     def _check_kind(self) -> None:
@@ -234,12 +242,12 @@ class Settings:
                     )
         if not (math.isfinite(self.lam) and self.lam >= 0):
             raise InvalidParameter("--lam", self.lam, "be a finite number >= 0")
-        if self.steps is not None and self.steps < 1:
-            raise InvalidParameter("--steps", self.steps, "be an integer >= 1")
+        if self.steps is not None:
+            whole_number("--steps", self.steps)
 
     def _where_it_belongs(self, name: str, option: str) -> str:
         """The methods that take an option of networks, as a command to write."""
-        every = [c for c in constructions().values() if c.method is not None and name in taken(c)]
+        every = [c for c in constructions().values() if c.method is not None and _takes(c, name)]
         if self.model != "network" or not every:
             return ""
         value = getattr(self, name)

@@ -139,8 +139,9 @@ class Blueprint:
                     remedy=f"{type(error).__name__}: {error}. Give the class to_config() and from_config().",
                 ) from error
             own = getattr(type(value), "from_config", None) is not None
-            if (type(again) is not type(value) and not own) or same != config[part]:
-                name = _different(same, config[part])
+            lost = "" if own else _not_passed(again, value)
+            if (type(again) is not type(value) and not own) or same != config[part] or lost:
+                name = _different(same, config[part]) or lost
                 raise InvalidParameter(
                     part,
                     value,
@@ -187,6 +188,13 @@ def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """The first name under which two configs do not hold the same."""
     names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     return names[0] if names else ""
+
+
+def _not_passed(one: object, other: object) -> str:
+    """The first field that the class sets itself (init=False) and that two objects do not share."""
+    ours = fields(other) if is_dataclass(other) else ()
+    names = [f.name for f in ours if not f.init]
+    return next((n for n in names if repr(getattr(one, n, None)) != repr(getattr(other, n))), "")
 
 
 def _not_plain(config: Mapping[str, Any]) -> tuple[str, Any]:

@@ -55,6 +55,7 @@ class Case:
         )
         top = torch.linalg.matrix_norm(self.phi.mT @ self.phi / n, ord=2)
         self.lr = 1 / (float(top.max()) + lam)
+        self.path: list[torch.Tensor] = []
 
     def represent(self, x):
         for W, b in self.layers:
@@ -66,14 +67,15 @@ class Case:
         return icgd.compile(self.problem, icgd.GD(lr or self.lr), mode=mode, **options)
 
     def descent(self, steps, lr=None):
-        """A_1 .. A_T, (..., k, d)."""
+        """A_1 .. A_T, (..., k, d); with the usual step size every step is done once."""
+        path = self.path if lr is None else []
         A = torch.zeros(*self.X.shape[:-2], self.Y.shape[-1], self.phi.shape[-1], dtype=F64)
-        path = []
-        for _ in range(steps):
+        A = path[-1] if path else A
+        for _ in range(len(path), steps):
             gap = self.phi @ A.mT - self.Y
             A = A - (lr or self.lr) * (gap.mT @ self.phi / self.n + self.lam * A)
             path.append(A)
-        return path
+        return path[:steps]
 
     def run(self, program, steps, **more):
         return program.run(self.X, self.Y, steps=steps, query=self.query, **more)
@@ -87,6 +89,21 @@ class Case:
         exact = self.asked @ self.descent(steps)[-1].mT
         assert run.prediction.shape == exact.shape
         return float((run.prediction - exact).abs().max())
+
+    def errors_on_the_way(self, program):
+        """{steps: error of the prediction} for all of STEPS, from one traced run, and the run.
+
+        The read-out copies the residual of the query as it stands after a step
+        (test_the_prediction_on_the_way_is_that_of_a_shorter_run).
+        """
+        run = self.run(program, STEPS[-1], record="trace")
+        errors = {}
+        for steps in STEPS[:-1]:
+            inside = run.trace[steps - 1].block.value("r")[..., 2 * self.n :: 2, :]
+            exact = self.asked @ self.descent(steps)[-1].mT
+            assert inside.shape == exact.shape
+            errors[steps] = float((inside - exact).abs().max())
+        return {**errors, STEPS[-1]: self.prediction_error(run, STEPS[-1])}, run
 
     def residual_error(self, run, steps):
         """Of A phi(x_i) - y_i at the examples, from a trace of as many steps or more."""
@@ -106,12 +123,24 @@ class Case:
 def test_predictions_are_those_of_gradient_descent(mode, size, seed, layers):
     case = Case(*size, seed=seed, layers=layers)
     program = case.program(mode)
-    longest = case.run(program, STEPS[-1], record="trace")
+    errors, longest = case.errors_on_the_way(program)
     for steps, bar in zip(STEPS, BARS[mode], strict=True):
-        # What the longest run has written on the way is what a shorter one writes.
-        run = longest if steps == STEPS[-1] else case.run(program, steps)
-        assert case.prediction_error(run, steps) <= bar
+        assert errors[steps] <= bar
         assert case.residual_error(longest, steps) <= bar * size[0] ** 0.5
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("size", "layers"), [(SIZES[0], 2), (SIZES[1], 0)])
+def test_the_prediction_on_the_way_is_that_of_a_shorter_run(mode, size, layers):
+    """What a long run has written after a step is what a run that ends there reads out."""
+    case = Case(*size, layers=layers, lam=0.01)
+    program = case.program(mode)
+    longest = case.run(program, STEPS[-1], record="trace")
+    runs = [*(case.run(program, steps) for steps in STEPS[:-1]), longest]
+    for steps, bar, run in zip(STEPS, BARS[mode], runs, strict=True):
+        inside = longest.trace[steps - 1].block.value("r")[2 * case.n :: 2]
+        assert float((run.prediction - inside).abs().max()) <= 1e-14
+        assert case.prediction_error(run, steps) <= bar
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -121,9 +150,9 @@ def test_the_usual_radius_keeps_the_bars(mode, size, seed):
     """A radius that leaves room costs digits in the linear range, and they are there."""
     case = Case(*size, seed=seed, layers=0)
     case.problem = icgd.LinearRegression(*size)
-    program = case.program(mode)
+    errors, _ = case.errors_on_the_way(case.program(mode))
     for steps, bar in zip(STEPS, BARS[mode], strict=True):
-        assert case.error(case.run(program, steps), steps) <= bar
+        assert errors[steps] <= bar
 
 
 @pytest.mark.parametrize("mode", ["sym", "four", "printed"])
@@ -283,9 +312,9 @@ def test_weights_do_not_depend_on_data():
 @pytest.mark.parametrize("mode", MODES)
 def test_ridge(mode, size, lam):
     case = Case(*size, lam=lam)
-    program = case.program(mode)
+    errors, _ = case.errors_on_the_way(case.program(mode))
     for steps, bar in zip(STEPS, BARS[mode], strict=True):
-        assert case.error(case.run(program, steps), steps) <= bar
+        assert errors[steps] <= bar
 
 
 def test_ridge_reaches_the_minimiser():

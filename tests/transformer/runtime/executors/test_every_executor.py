@@ -177,8 +177,8 @@ def edge(name: str) -> tuple[float, float]:
     return low, high
 
 
-@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("where", ["inside", "near", "at", "beyond", "far beyond"])
+@pytest.mark.parametrize("name", CASES)  # varies slowest: its program and its edge are found once
 def test_all_executors_refuse_the_same_inputs(name: str, where: str) -> None:
     low, high = edge(name)
     # "at" is a part in a million inside the edge, which rounding cannot move so far.

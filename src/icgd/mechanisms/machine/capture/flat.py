@@ -13,7 +13,17 @@ from torch.optim import Optimizer
 from icgd.errors import InvalidParameter
 from icgd.mechanisms.machine.capture.swapped import Groups, State, own_copies
 
-ELEMENTWISE: tuple[type[Optimizer], ...] = (torch.optim.SGD,)
+ELEMENTWISE: tuple[type[Optimizer], ...] = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.Adamax,
+    torch.optim.RMSprop,
+    torch.optim.Adagrad,
+    torch.optim.Adadelta,
+    torch.optim.Rprop,
+)
 """Optimizers in which every entry of a parameter is updated by its own gradient and state alone."""
 
 Layout = dict[str, tuple[str, ...]]

@@ -86,6 +86,13 @@ def fold_constants(module: fx.GraphModule) -> None:
             arguments = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
             known[node] = plainly(node.target)(*arguments[0], **arguments[1])
     _write_constants(module, known)
+    for node in graph.nodes:
+        if node.target is aten.embedding.default and _is_stored(node.args[1]):
+            node.target, node.args = aten.index.Tensor, (node.args[0], [node.args[1]])
+
+
+def _is_stored(argument: Any) -> bool:
+    return isinstance(argument, fx.Node) and argument.op == "get_attr"
 
 
 def _spread_number(graph: fx.Graph, node: fx.Node, number: fx.Node) -> None:

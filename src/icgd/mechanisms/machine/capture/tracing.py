@@ -19,7 +19,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from icgd.errors import AssumptionViolated, DataDependentStep, UnsupportedOp
 from icgd.mechanisms.machine.capture.captured import origin_of
-from icgd.mechanisms.machine.capture.cleaning import check_random, cleaned, without_bookkeeping
+from icgd.mechanisms.machine.capture.cleaning import (
+    check_random,
+    check_writes,
+    cleaned,
+    lifted_constants,
+    without_bookkeeping,
+)
 from icgd.mechanisms.machine.capture.origins import Replay, is_users, settle_phases, shortened
 from icgd.mechanisms.machine.decompose.ops import op_name, unsupported
 from icgd.mechanisms.machine.decompose.table import first_table, table
@@ -72,10 +78,14 @@ def functional_graph(
         without_bookkeeping(whole)
         settle_phases(whole.graph)
         check_random(whole.graph)
+        check_writes(whole.graph)
+        constants = lifted_constants(whole)
+        with mode:
+            fakes += [mode.from_tensor(value.detach(), static_shapes=True) for value in constants]
         with torch.no_grad():
             replay = torch.func.functionalize(Replay(whole).run, remove="mutations")
             graph = make_fx(replay, decomposition_table=table())(*fakes)
-    result = cleaned(graph)
+    result = cleaned(graph, constants)
     check_instructions(result.graph)
     return result
 

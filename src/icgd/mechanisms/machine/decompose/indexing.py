@@ -59,19 +59,33 @@ def index(x: Tensor, indices: list[Tensor | None]) -> Any:
 def index_put(
     x: Tensor, indices: list[Tensor | None], value: Tensor, accumulate: bool = False
 ) -> Any:
-    """Writes where flags are up, and sums by one index."""
+    """Writes where flags are up, and adds by indices."""
     given = indices[0]
-    if len(indices) != 1 or given is None:
-        return NotImplemented
-    if given.dtype == torch.bool:
-        if given.shape != x.shape or value.numel() != 1 or accumulate:
+    if given is not None and given.dtype == torch.bool:
+        if len(indices) != 1 or given.shape != x.shape or value.numel() != 1 or accumulate:
             return NotImplemented
         return torch.where(given, value.reshape(()).to(x.dtype), x)
-    hot = one_hot(given.reshape(-1), x.shape[0], x.dtype)
-    rows = value.expand(*given.shape, *x.shape[1:]).reshape(given.numel(), -1)
-    if not accumulate:
+    there = [(d, i) for d, i in enumerate(indices) if i is not None]
+    first = there[0][0]
+    if not accumulate or [d for d, _ in there] != list(range(first, first + len(there))):
         return NotImplemented
-    return x + aten.mm(aten.permute(hot, [1, 0]), rows).reshape(x.shape)
+    return _added(x, [i for _, i in there], first, value)
+
+
+def _added(x: Tensor, indices: list[Tensor], dim: int, value: Tensor) -> Tensor:
+    """x with values added at places that follow one another from a dimension on."""
+    count = len(indices)
+    places, size = indices[0], 1
+    for index, length in zip(indices, x.shape[dim : dim + count], strict=True):
+        places = index if size == 1 else places * length + index
+        size *= length
+    before, after = list(x.shape[:dim]), list(x.shape[dim + count :])
+    spread = value.expand([*before, *places.shape, *after])
+    front = list(range(dim, dim + places.dim()))
+    rows = torch.movedim(spread, front, list(range(len(front)))).reshape(places.numel(), -1)
+    hot = one_hot(places.reshape(-1), size, x.dtype)
+    added = aten.mm(aten.permute(hot, [1, 0]), rows).reshape([size, *before, *after])
+    return x + torch.movedim(added, 0, dim).reshape(x.shape)
 
 
 @entry(aten.scatter.src, aten.scatter.value)

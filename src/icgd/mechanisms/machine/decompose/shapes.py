@@ -167,7 +167,10 @@ def slice_scatter(
     dim, n = dim % x.dim(), x.shape[dim]
     begin, stop, _ = slice(start, end).indices(n)
     if step != 1:
-        return NotImplemented
+        apart = slice_backward(source, list(x.shape), dim, begin, stop, step)
+        place = torch.arange(n).reshape([-1] + [1] * (x.dim() - 1 - dim))
+        inside = (place >= begin) & (place < stop) & ((place - begin) % step == 0)
+        return torch.where(inside, apart, x)
     pieces = [aten.slice.Tensor(x, dim, 0, begin), source, aten.slice.Tensor(x, dim, stop, n)]
     kept = [piece for piece in pieces if piece.shape[dim]]
     return kept[0] if len(kept) == 1 else aten.cat(kept, dim)

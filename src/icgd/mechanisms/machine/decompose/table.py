@@ -22,9 +22,11 @@ OWN = (
     "comparisons",
     "indexing",
     "losses",
+    "norms",
     "reductions",
     "shapes",
     "softmax",
+    "windows",
 )
 """Modules of this package that enter decompositions."""
 
@@ -77,6 +79,14 @@ def table() -> Table:
 
 @cache
 def first_table() -> Table:
-    """For the pass with autograd inside: batch norm, which hides that it writes into its buffers."""
+    """For the pass with autograd inside: what PyTorch would take apart itself there, in another way.
+
+    Batch norm hides that it writes into its buffers; the other one has a formula of this package's.
+    """
+    own = table()
     hiding = [aten.native_batch_norm, aten._native_batch_norm_legit]
-    return dict(get_decompositions(hiding))  # type: ignore[arg-type]
+    first: Table = dict(get_decompositions(hiding))  # type: ignore[arg-type]
+    first[aten.binary_cross_entropy_with_logits.default] = own[
+        aten.binary_cross_entropy_with_logits.default
+    ]
+    return first

@@ -12,10 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from icgd.base.construction import by_method, methods
-from icgd.pages.colours import GREEN
+from icgd.pages.colours import GREEN, GREY
 from icgd.pages.report.drawing.figures import COLOURS, draw, positive
 
-GREY = "#888888"
 METHOD_COLOURS = {
     "stack": COLOURS["bound"],
     "forward_mode": GREEN.light,
@@ -38,7 +37,7 @@ def method_name(method: str) -> str:
 
 def colour_of(method: str) -> str:
     """The colour of a method; grey for one from outside."""
-    return METHOD_COLOURS.get(method, GREY)
+    return METHOD_COLOURS.get(method, GREY.light)
 
 
 def cost_bars(costs: Sequence[Mapping[str, Any]]) -> bytes:

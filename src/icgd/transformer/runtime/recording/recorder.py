@@ -313,7 +313,7 @@ class Recorder:
                 "budget_mb",
                 self.budget / 1e6,
                 f"{must} {self._size() / 1e6:.2f} MB here",
-                remedy="Raise it, or record a smaller network, fewer tokens or fewer heads.",
+                remedy="Raise it, or record fewer rounds, a smaller network, fewer tokens or fewer heads.",
             )
 
         if self._unfolded_left() < 0:
@@ -328,7 +328,7 @@ class Recorder:
         n = self._told.n_rounds
         factor = self._sheet.measure()
         self._costs = [cost * factor for cost in self._costs]
-        self._check_room("hold two rounds,")
+        self._check_room(f"hold two rounds and the curves of {n:,},")
         each, left = 1.05 * self._cost(), self.budget - self._size()
         # Of what compresses well, less fits into what a reader unfolds than into the budget.
         left = min(left, each * self._unfolded_left() / (1.05 * max(1, self._pool_cost)))
