@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 
 import torch
+from tests.mechanisms.machine.table import data, mlp, trained
 from torch.nn import functional
 
 from icgd.oracle.eager_step import EagerStep, one_ulp_away
-from tests.mechanisms.machine.table import data, mlp, trained
 
 
 def step_of(model, optimizer):
@@ -25,7 +25,11 @@ def step_of(model, optimizer):
 def everything(model, optimizer):
     state = {k: {n: v.clone() for n, v in s.items()} for k, s in optimizer.state.items()}
     weights = [p.detach().clone() for p in model.parameters()]
-    return weights, state, [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+    return (
+        weights,
+        state,
+        [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups],
+    )
 
 
 def start_of(model):
@@ -76,11 +80,16 @@ def test_hyper_parameters_are_those_that_are_given():
     whole = eager(start, (X, Y))
     half = eager({**start, "hyper.0.lr": torch.tensor(0.05, dtype=torch.float64)}, (X, Y))
     for name, value in start.items():
-        torch.testing.assert_close(2 * (half[name] - value), whole[name] - value, rtol=1e-9, atol=1e-15)
+        torch.testing.assert_close(
+            2 * (half[name] - value), whole[name] - value, rtol=1e-9, atol=1e-15
+        )
 
 
 def test_a_twin_moves_weights_by_one_unit_and_nothing_else():
-    values = {"param.w": torch.tensor([0.0, 1.0, -3.0], dtype=torch.float64), "data.0": torch.ones(2)}
+    values = {
+        "param.w": torch.tensor([0.0, 1.0, -3.0], dtype=torch.float64),
+        "data.0": torch.ones(2),
+    }
     near = one_ulp_away(values, seed=3)
     assert near["data.0"] is values["data.0"]
     for one, other in zip(values["param.w"], near["param.w"], strict=True):

@@ -65,7 +65,7 @@ def token_mutants(program) -> Iterator[Mutant]:
 
 
 def schedule_mutants(program) -> Iterator[Mutant]:
-    """Every step: two registers it reads exchanged, its result written elsewhere, its token replaced, left out."""
+    """Every step: registers it reads exchanged, another token, another target; its turn with the next one."""
     for tape, steps in program.mask.schedules.items():
         blocks = sorted({step.writes for step in steps})
         n_tokens = len(program.codec.tokens)

@@ -1,7 +1,7 @@
 """Single changes of a compiled training step: `icgd.verify` rejects them, or they are shown to be harmless.
 
-A change may pass only for one of the reasons below, or if nothing a program gives its user moves by more than the
-bound of the verdict, on rows and weights that the verdict has not seen.
+A change may pass only if nothing that a program gives its user moves by more than the bound of the verdict, on
+rows and weights that the verdict has not seen.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import itertools
 
 import pytest
 import torch
-from torch.nn import functional
-
-import icgd
-from icgd.errors import AssumptionViolated
-from tests.mechanisms.machine.table import data, mlp
-from tests.support.machine_mutants import (
+from machine_mutants import (
     map_mutants,
     schedule_mutants,
     token_mutants,
     weight_mutants,
 )
+from tests.mechanisms.machine.table import data, mlp
+from torch.nn import functional
+
+import icgd
+from icgd.errors import AssumptionViolated
 
 FAMILIES = {
     "weights": weight_mutants,

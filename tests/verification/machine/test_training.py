@@ -7,10 +7,6 @@ import json
 
 import pytest
 import torch
-from torch.nn import functional
-
-import icgd
-from icgd.errors import OutOfRange
 from tests.mechanisms.machine.table import (
     ACTIVATIONS,
     LOSSES,
@@ -20,6 +16,10 @@ from tests.mechanisms.machine.table import (
     data,
     mlp,
 )
+from torch.nn import functional
+
+import icgd
+from icgd.errors import OutOfRange
 
 FAST = [
     ("relu", "mse", "momentum", "fixed", 0),

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 import torch
+from tests.mechanisms.machine.table import data, mlp
 from torch.nn import functional
 
 import icgd
 from icgd.errors import InvalidParameter
-from tests.mechanisms.machine.table import data, mlp
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,7 @@ def test_a_program_out_of_a_file_is_held_against_what_the_caller_gives(parts, tm
     loaded = icgd.Program.from_pretrained(tmp_path)
     with pytest.raises(InvalidParameter, match="model=, optimizer= and loss="):
         icgd.verify(loaded, X, Y)
-    check = icgd.verify(
-        loaded, X, Y, model=model, optimizer=optimizer, loss=functional.mse_loss
-    )
+    check = icgd.verify(loaded, X, Y, model=model, optimizer=optimizer, loss=functional.mse_loss)
     assert check.passed, check.notes
     other = icgd.verify(loaded, X, Y, model=model, optimizer=optimizer, loss=functional.l1_loss)
     assert other.verdict == "failed"

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 import torch
+from tests.mechanisms.machine.table import data, mlp
 from torch.nn import functional
 
 import icgd
 from icgd.verification.probes.machine import probe_machine
-from tests.mechanisms.machine.table import data, mlp
 
 
 @pytest.fixture(scope="module", params=["fixed", "float"])

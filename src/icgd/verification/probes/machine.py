@@ -113,7 +113,7 @@ class _Prober:
         """Set by set: matrices of heads are slower on a batch of tokens than on one."""
         n, size, where = len(sets), i.output.size, self.layout.slice("value")
         token = executor.load(make_block(self.program.codec.tokens[index]))
-        results = []
+        results: list[Tensor] = []
         for values in sets:
             blocks = [token]
             for operand, value in zip(i.operands, values, strict=True):

@@ -1,4 +1,4 @@
-"""The range watch of function heads: instruction, line of the user's code, number, remedy; on both executors."""
+"""The range watch of function heads names instruction, line of code, number and remedy, on both executors."""
 
 from __future__ import annotations
 
@@ -24,14 +24,22 @@ def program():
 
 
 @pytest.mark.parametrize("executor", ["structured", "dense"])
-@pytest.mark.parametrize(("number", "met"), [(-0.25, "met 0 "), (-3.0, "met -2.75"), (100.0, "met 100.25")])
+@pytest.mark.parametrize(
+    ("number", "met"), [(-0.25, "met 0 "), (-3.0, "met -2.75"), (100.0, "met 100.25")]
+)
 def test_a_number_outside_a_heads_domain_is_named(program, executor, number, met):
     x = torch.tensor([1.0, number, 2.0], dtype=f64)
     with pytest.raises(OutOfRange) as caught:
         program(x, executor=executor)
     message = str(caught.value)
     assert met in message
-    for part in ("head of log", "entry 2", "log ->", "test_attention.py", "wider span of exponents"):
+    for part in (
+        "head of log",
+        "entry 2",
+        "log ->",
+        "test_attention.py",
+        "wider span of exponents",
+    ):
         assert part in message
     assert str(pickle.loads(pickle.dumps(caught.value))) == message
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.mechanisms.machine.table import LOSSES, data, mlp
 from torch.nn import functional
 
 import icgd
@@ -14,10 +15,13 @@ from icgd.mechanisms.machine.tape.tape import Tape
 from icgd.verification.bounds.tape.bound import tape_bound
 from icgd.verification.bounds.tape.sides import MachineSide, TorchSide
 from icgd.verification.bounds.tape.spread import SPREADS
-from tests.mechanisms.machine.table import LOSSES, data, mlp
 
 f64 = torch.float64
-CASES = [("gelu", "mse", "fixed"), ("elu", "cross_entropy_smoothed", "float"), ("silu", "bce", "fixed")]
+CASES = [
+    ("gelu", "mse", "fixed"),
+    ("elu", "cross_entropy_smoothed", "float"),
+    ("silu", "bce", "fixed"),
+]
 
 
 def program_of(activation, loss, heads, **options):
@@ -25,7 +29,9 @@ def program_of(activation, loss, heads, **options):
     X, Y = data(kind, n_rows=12, n_in=4)
     model = mlp(activation, widths=(4, 6, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    program = icgd.compile(model, optimizer, loss=function, example=(X[:6], Y[:6]), heads=heads, **options)
+    program = icgd.compile(
+        model, optimizer, loss=function, example=(X[:6], Y[:6]), heads=heads, **options
+    )
     ready = program.prepared(X, Y)
     return program, {**ready.state, **ready.rounds[0].arriving}
 
@@ -60,7 +66,7 @@ def test_rounding_of_another_precision_is_covered(activation, loss, heads):
 
 
 def test_coarse_heads_are_covered():
-    program, inputs = program_of("tanh", "cross_entropy", "fixed", margin=3.0)
+    program, inputs = program_of("tanh", "cross_entropy", "fixed", radius=2.4, margin=1.0)
     tape, own = program.tapes.tapes["first:6"], heads_of(program.blueprint)
     found = run_tape(tape, inputs, own)
     exact = run_tape(tape, inputs, ExactHeads())
@@ -99,7 +105,9 @@ def test_exact_ties_are_decided(opcode):
 
 def test_both_sides_of_a_kink_are_paid_for():
     """relu(s) as a selection by s > 0, where s is a sum that rounding could put on either side."""
-    tape = icgd.trace(lambda a, b: torch.where(a + b > 0, a, b), example=(torch.ones(3, dtype=f64),) * 2)
+    tape = icgd.trace(
+        lambda a, b: torch.where(a + b > 0, a, b), example=(torch.ones(3, dtype=f64),) * 2
+    )
     one = torch.tensor([1.0, 0.3, 5.0], dtype=f64)
     other = torch.tensor([-1.0 + 2.0**-53, -0.1, 5.0], dtype=f64)
     bound = tape_bound(tape.tapes.tapes["call"], {"data.0": one, "data.1": other}, [TorchSide(f64)])
@@ -118,7 +126,9 @@ def test_what_has_no_answer_has_no_bound():
 def test_losses_of_pytorch_are_within_the_bound_of_their_tape():
     """One kernel of PyTorch for several instructions: log_softmax with large differences between entries."""
     scores = torch.tensor([[300.0, -200.0, 0.0], [1e-9, 0.0, -1e-9]], dtype=f64)
-    tape = icgd.trace(lambda s: functional.log_softmax(s, dim=1), example=(scores,)).tapes.tapes["call"]
+    tape = icgd.trace(lambda s: functional.log_softmax(s, dim=1), example=(scores,)).tapes.tapes[
+        "call"
+    ]
     bound = tape_bound(tape, {"data.0": scores}, [TorchSide(f64)])
     exact = bound.values[tape.outputs["out.0"].name]
     finite = exact.isfinite() & bound.outputs["out.0"].isfinite()

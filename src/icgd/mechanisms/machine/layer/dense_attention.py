@@ -50,7 +50,7 @@ class DenseBankAttention(DenseGridAttention):
         return [
             (ask.label, ask.table, first[..., ask.where])
             for ask in self.asks
-            if bool((first[..., ask.off] == 0).any())
+            if not bool((first[..., ask.off] > 0).all())  # also where it is NaN
         ]
 
 

@@ -74,9 +74,7 @@ class StructuredExecutor:
         plan = self._plan(blocks, step)
         block, registers = plan.run(blocks)
         for label, slot, index in plan.watched:
-            source = Watched(
-                step.kind, step.writes[1], label, slot, limits=plan.limits.get(label)
-            )
+            source = Watched(step.kind, step.writes[1], label, slot, limits=plan.limits.get(label))
             log = self.watch.log_queries if source.is_query else self.watch.log_preactivations
             log(round_, [source], [registers[index]])
         return block
