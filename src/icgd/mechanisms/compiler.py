@@ -77,7 +77,7 @@ def compile(
     >>> icgd.compile(icgd.Lasso(3, lam=0.1), icgd.GD(lr=0.5)).certificate.sup_error < 1e-10
     True
     """
-    if _is_for_the_machine(problem):
+    if _is_for_the_machine(problem, optimizer):
         from icgd.mechanisms.machine.compile import compile_machine  # torch.fx: not for the others
 
         if method is not None or options is not None:
@@ -108,8 +108,12 @@ def compile(
     return blueprint.build()
 
 
-def _is_for_the_machine(problem: object) -> bool:
-    """A module, a function, or a step that was traced."""
+def _is_for_the_machine(problem: object, optimizer: object) -> bool:
+    """A module, a function, or a step that was traced; with no optimizer of the package's own."""
+    if any(
+        isinstance(optimizer, c.types("optimizer")) for c in constructions().values() if _loads(c)
+    ):
+        return False
     known = any(c.compiles and _loads(c) and c.takes(problem) for c in constructions().values())
     return (
         not known

@@ -13,6 +13,8 @@ MOVES = re.compile(
 )
 WRITES = re.compile(r"\.(write_text|write_bytes)\(|open\([^)]*[\"'][wax]b?\+?[\"']")
 GATHERS = {
+    "cli/run/compiled.py",
+    "cli/run/machine.py",
     "cli/run/network.py",
     "cli/train_command.py",
     "pages/report/write.py",

@@ -140,8 +140,8 @@ def _plain(values: Any) -> Any:
 
 def _dtype_of(captured: Captured) -> torch.dtype:
     """The precision of the program: that of the numbers it works on."""
-    found = [v.dtype for v in captured.example if v.is_floating_point()]
-    return found[0] if found else torch.float64
+    precisions = [v.dtype for v in captured.example if v.is_floating_point()]
+    return precisions[0] if precisions else torch.float64
 
 
 def compile_machine(

@@ -6,7 +6,7 @@ from icgd.base.construction import Construction
 
 _HERE = "icgd.mechanisms.machine"
 MACHINE = Construction(
-    name="machine",
+    name="in_context_machine",
     problem=f"{_HERE}.problem:Tapes",
     optimizer=f"{_HERE}.problem:HostOptimizer",
     options=f"{_HERE}.options:MachineOptions",
@@ -42,8 +42,9 @@ MACHINE = Construction(
     parts=(
         "transformer.gadgets.gates.routed",
         "transformer.gadgets.machine_heads.heads",
-        "mechanisms.machine.tape.instruction",
-        "mechanisms.machine.layer.build",
+        "mechanisms.machine.layer.layouts",
+        "mechanisms.machine.layer.thermometer",
+        "mechanisms.machine.schedule",
         "mechanisms.machine.compile",
     ),
 )

@@ -135,9 +135,9 @@ class _Walk:
         last = self.ready.rounds[-1].arriving
         arriving = {n: v for n, v in last.items() if n.startswith("hyper.")}
         arriving |= {f"data.{k}": v for k, v in enumerate(rows) if f"data.{k}" in known}
-        found = {n: v for n, v in state.items() if n in known or n.startswith(WEIGHTS)}
-        got = self._executed(tape, found, arriving)
-        entries, bound = self.judge.entries(tape, {**found, **arriving}, rows, got)
+        inputs = {n: v for n, v in state.items() if n in known or n.startswith(WEIGHTS)}
+        got = self._executed(tape, inputs, arriving)
+        entries, bound = self.judge.entries(tape, {**inputs, **arriving}, rows, got)
         record = self.judge.record(len(self.records) + 1, tape, entries, bound)
         self._keep(record, [row.name for row in entries])
 

@@ -72,12 +72,12 @@ class _Prober:
         """Kind by kind."""
         fits = self.layer.dense_parameters(1) <= LITERAL_LIMIT
         with torch.no_grad(), weights_stay_fixed():
-            altered, asked = self.program._is_altered(), set[str | None]()
+            altered, literal_banks = self.program._is_altered(), set[str | None]()
             literal = DenseExecutor(self.layer, self.layout, 1, self.watch) if fits else None
             for index, kind in enumerate(self.program.codec.schedules.kinds):
                 instruction = _standing_alone(kind.example)
-                new = literal is not None and kind.bank not in asked
-                asked.add(kind.bank)
+                new = literal is not None and kind.bank not in literal_banks
+                literal_banks.add(kind.bank)
                 sets = self.numbers.sets(instruction, self.n_sets, every=new)
                 if not altered:
                     yield self._fast(kind, index, instruction, sets)

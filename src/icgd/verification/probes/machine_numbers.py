@@ -29,32 +29,32 @@ class Numbers:
 
         every  ask heads at every point where they answer differently, and not only at some
         """
-        asked = i.read_operand
-        if asked is None:
+        at = i.read_operand
+        if at is None:
             return [self._set(i, k) for k in range(max(4, least))]
         name = i.settings.get("function", "read")
         if i.opcode is Opcode.SOFTMAX:
             return [
-                self._set(i, k, asked, 8 * self._uniform(*i.operands[0].register.shape))
+                self._set(i, k, at, 8 * self._uniform(*i.operands[0].register.shape))
                 for k in range(4)
             ]
-        points, size = self.points(name), i.operands[asked].register.size
+        points, size = self.points(name), i.operands[at].register.size
         enough = math.ceil(len(points) / size) if every else 0
         n_sets = min(MOST_SETS, max(4 * least, enough))
         sets = []
         for k in range(n_sets):
             index = (torch.arange(size) + k * max(1, len(points) // n_sets)) % len(points)
-            shape = i.operands[asked].register.shape
-            sets.append(self._set(i, k, asked, points[index].reshape(shape)))
+            shape = i.operands[at].register.shape
+            sets.append(self._set(i, k, at, points[index].reshape(shape)))
         return sets
 
     def _set(
-        self, i: Instruction, k: int, asked: int = -1, query: Tensor | None = None
+        self, i: Instruction, k: int, at: int = -1, query: Tensor | None = None
     ) -> list[Tensor]:
         """One value per operand; the same register has the same value everywhere."""
         known: dict[str, Tensor] = {}
         if query is not None:
-            known[i.operands[asked].register.name] = query
+            known[i.operands[at].register.name] = query
         for operand in i.operands:
             if operand.register.name not in known:
                 known[operand.register.name] = self._value(operand, k)

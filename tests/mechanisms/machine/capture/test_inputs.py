@@ -98,6 +98,36 @@ def test_examples():
         assert "`example` must be a tuple with the arguments of one call" in message
 
 
+def test_examples_that_require_a_gradient():
+    message = refused(linear(), example=(X.clone().requires_grad_(), X))
+    assert message.startswith("example[0] requires a gradient. Pass it detached; ")
+
+
+def test_compiled_modules():
+    message = refused(torch.compile(linear()))
+    assert message == (
+        "`model` is compiled by torch.compile. Use the module that it wraps (._orig_mod), in the step too."
+    )
+
+
+def test_schedulers_belong_outside_the_step():
+    model = linear()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+        scheduler.step()
+
+    with pytest.raises(
+        AssumptionViolated, match=r"changes `lr` .* group 0 from 0\.1 to 0\.05\. Call the"
+    ):
+        capture_step(step, model, optimizer, (X, X), fresh=True)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
 def test_optimizers_whose_step_needs_a_closure():
     model = linear()
     message = refused(model, torch.optim.LBFGS(model.parameters()))

@@ -190,6 +190,22 @@ def test_a_step_that_tracing_refuses_names_the_line():
         capture_function(conditional, (X,))
 
 
+def test_writing_into_what_is_not_the_models_is_named():
+    """A moving average kept elsewhere would stay what it was; as a buffer it moves."""
+    torch.manual_seed(0)
+    model, average = nn.Linear(4, 4).double(), torch.zeros(4, 4, **double)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train = training_step(model, optimizer, F.mse_loss)
+
+    def step(x, y):
+        train(x, y)
+        average.view(-1).lerp_(model.weight.detach().view(-1), 0.1)
+
+    message = rf"neither to the model nor to the optimizer, at {THIS}:\d+: average.view.* Make it a buffer"
+    with pytest.raises(AssumptionViolated, match=message):
+        capture_step(step, model, optimizer, (X, X), fresh=True)
+
+
 def test_a_mistake_of_the_step_is_pytorchs_own_error(caplog):
     model = nn.Linear(3, 4)
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes"):
@@ -207,14 +223,14 @@ def test_fused_attention_is_traced_with_its_true_gradient():
         return torch.autograd.grad(out.square().sum(), (q, k, v))
 
     torch.manual_seed(0)
-    example = tuple(torch.randn(2, 2, 5, 4, **double).requires_grad_() for _ in range(3))
+    example = tuple(torch.randn(2, 2, 5, 4, **double) for _ in range(3))
 
     def of_leaves(q, k, v):
         return attend(*(t.detach().requires_grad_() for t in (q, k, v)))
 
     captured = capture_function(of_leaves, example)
     results = captured(captured.example)
-    for number, gradient in enumerate(attend(*example)):
+    for number, gradient in enumerate(of_leaves(*example)):
         assert float((results[f"out.{number}"] - gradient).abs().max()) <= 1e-14
 
 

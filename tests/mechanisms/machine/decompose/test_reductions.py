@@ -22,6 +22,7 @@ CASES = {
     "sums of products": lambda x: torch.addmm(x[:, :4], x, x.t(), beta=0.5, alpha=2.0)[0].addmv(
         x[:, :4], x[0, :4]
     ),
+    "bilinear": lambda x: torch.nn.functional.bilinear(x, x, torch.ones(2, 5, 5, **double) * x[0]),
     "fused": lambda x: (
         torch.addcmul(x, x, x, value=0.5).lerp(x * 2, 0.7).addcdiv(x, x * x + 1, value=2.0)
     ),

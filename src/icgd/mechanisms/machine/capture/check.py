@@ -79,12 +79,12 @@ def _factors(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _other_data(value: Tensor, seed: int) -> Tensor:
-    """Other numbers of the same kind; whole numbers, classes for instance, are only exchanged."""
+    """Other numbers of the same kind; whole numbers, classes for instance, only change their rows."""
     generator = torch.Generator().manual_seed(7919 * (seed + 1))
+    value = value.detach()
     if value.is_floating_point() and not bool((value == value.round()).all()):
-        return value.detach() * _factors(value, generator)
-    order = torch.randperm(value.numel(), generator=generator)
-    return value.detach().reshape(-1)[order].reshape(value.shape)
+        return value * _factors(value, generator)
+    return value[torch.randperm(len(value), generator=generator)] if value.dim() else value
 
 
 def _with_data(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
-from icgd.errors import UnsupportedOp
+from icgd.errors import UnsupportedOp, raise_all
 from icgd.mechanisms.machine.capture.captured import origin_of
 from icgd.mechanisms.machine.capture.folding import (
     dtype_of,
@@ -45,6 +45,29 @@ def check_random(graph: fx.Graph) -> None:
         raise UnsupportedOp(*random)
 
 
+def check_writes(graph: fx.Graph) -> None:
+    """Refuse to write into tensors that the graph can only hold fixed."""
+    raise_all(
+        f"The step writes into a tensor that belongs neither to the model nor to the optimizer, at "
+        f"{origin_of(node)}. Make it a buffer or a part of the module that you pass as `model`."
+        for node in graph.nodes
+        if isinstance(node.target, OpOverload)
+        and node.target._schema.is_mutable
+        and _lies_in_the_graph(node)
+    )
+
+
+def _lies_in_the_graph(node: fx.Node) -> bool:
+    """Whether an operation in place writes into a stored tensor, or into a view of one."""
+    source = first_argument(node)
+    while source is not None and isinstance(source.target, OpOverload):
+        returned = source.target._schema.returns
+        if not any(value.alias_info is not None for value in returned):
+            return False
+        source = first_argument(source)
+    return source is not None and source.op == "get_attr"
+
+
 def without_bookkeeping(module: fx.GraphModule) -> None:
     """Erase profiler marks and run-time checks, which compute nothing."""
     graph = module.graph
@@ -71,6 +94,8 @@ def lifted_constants(module: fx.GraphModule) -> list[Tensor]:
     last = [node for node in graph.nodes if node.op == "placeholder"][-1]
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
         name = str(node.target)
+        if not isinstance(getattr(module, name, None), Tensor):
+            continue  # a branch of a conditional, which is refused later
         if name not in stored:
             with graph.inserting_after(last):
                 last = stored[name] = graph.placeholder(f"constant_{len(stored)}")

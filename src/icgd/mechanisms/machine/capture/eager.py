@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
+from icgd.errors import raise_all
 from icgd.mechanisms.machine.capture.captured import Captured
 from icgd.mechanisms.machine.capture.flat import Layout, split_state
 from icgd.mechanisms.machine.capture.inputs import precision
@@ -102,8 +103,27 @@ def state_after(
         if optimizer is not None:
             own = {p: own_copies(entries) for p, entries in optimizer.state.items()}
             optimizer.state = defaultdict(dict, own)
+        before = _numbers(optimizer)
         _call(step, example)
+        after = _numbers(optimizer)
+        raise_all(
+            f"The step changes `{key}` of the optimizer's group {index} from {before[index, key]} to {value}. "
+            "Call the scheduler after the step, not in it: learning rates are inputs of every step."
+            for (index, key), value in after.items()
+            if before.get((index, key), value) != value
+        )
         return state_by_name(model, optimizer)
+
+
+def _numbers(optimizer: Optimizer | None) -> dict[tuple[int, str], float]:
+    """Hyper-parameters that are numbers, by group and name."""
+    groups = optimizer.param_groups if optimizer else []
+    return {
+        (index, key): float(value)
+        for index, group in enumerate(groups)
+        for key, value in group.items()
+        if isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
+    }
 
 
 def state_by_name(model: nn.Module, optimizer: Optimizer | None) -> State:
@@ -149,8 +169,8 @@ def _set_optimizer(
     }
     for index, group in enumerate(optimizer.param_groups):
         for key, number in hypers_of_group(hypers, index).items():
-            like = group[key]
-            group[key] = torch.full_like(like, number) if isinstance(like, Tensor) else number
+            tensor = isinstance(group[key], Tensor)
+            group[key] = torch.tensor(number, dtype=torch.float64) if tensor else number
     live: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
     for name, entries in _state_by_parameter(values, captured, parameters).items():
         live[parameters[name]] = own_copies(entries)

@@ -32,6 +32,7 @@ def checked_step(
     data = _named_data(example)
     raise_all(
         [
+            *_compiled_complaints(model),
             *_parameter_complaints(named),
             *_plain_complaints(named),
             *_plain_complaints(data),
@@ -86,7 +87,7 @@ def _named_data(example: object) -> dict[str, Tensor]:
                 remedy="Convert numbers and arrays with torch.as_tensor, "
                 "or bind what never changes inside the step.",
             )
-        named[name] = value.detach()
+        named[name] = value
     if not named:
         raise InvalidParameter("example", example, "hold at least one tensor")
     return named
@@ -107,6 +108,15 @@ def _parameter_complaints(named: Mapping[str, Tensor]) -> Iterator[str]:
             yield (
                 f"{name} holds {_kind(tensor)}: integers have no gradients. Register it as a buffer, "
                 "or convert it with .double()."
+            )
+
+
+def _compiled_complaints(model: nn.Module) -> Iterator[str]:
+    for name, module in model.named_modules():
+        if isinstance(getattr(module, "_orig_mod", None), nn.Module):
+            yield (
+                f"{f'module `{name}`' if name else '`model`'} is compiled by torch.compile. Use the module "
+                "that it wraps (._orig_mod), in the step too."
             )
 
 
@@ -133,6 +143,11 @@ def _plain_complaints(named: Mapping[str, Tensor]) -> Iterator[str]:
 
 def _data_complaints(data: Mapping[str, Tensor]) -> Iterator[str]:
     for name, tensor in data.items():
+        if tensor.requires_grad:
+            yield (
+                f"{name} requires a gradient. Pass it detached; for a gradient with respect to it, call "
+                ".requires_grad_() on it in the step."
+            )
         if tensor.numel() == 0:
             yield f"{name} is empty (shape {tuple(tensor.shape)}). Pass at least one example."
 

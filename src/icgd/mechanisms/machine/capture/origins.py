@@ -135,7 +135,8 @@ class Watching(TorchFunctionMode):
     def __init__(self, labels: Labels, model: nn.Module | None) -> None:
         super().__init__()
         self.labels = labels
-        self.layers = {id(m): name or "model" for name, m in model.named_modules()} if model else {}
+        modules = model.named_modules() if model is not None else ()
+        self.layers = {id(module): name or "model" for name, module in modules}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -193,6 +194,9 @@ def settle_phases(graph: fx.Graph) -> None:
     nodes = [node for node in graph.nodes if node.op == "call_function"]
     last = max((i for i, n in enumerate(nodes) if origin_of(n).phase == "backward"), default=None)
     if last is None:
+        if not any(origin_of(n).phase == "update" for n in nodes):
+            for node in nodes:  # a function, nothing is trained
+                node.meta[ORIGIN] = origin_of(node).during("")
         return
     downstream: set[fx.Node] = set()
     for index, node in enumerate(nodes):

@@ -21,6 +21,7 @@ from icgd.errors import AssumptionViolated, DataDependentStep, UnsupportedOp
 from icgd.mechanisms.machine.capture.captured import origin_of
 from icgd.mechanisms.machine.capture.cleaning import (
     check_random,
+    check_writes,
     cleaned,
     lifted_constants,
     without_bookkeeping,
@@ -77,6 +78,7 @@ def functional_graph(
         without_bookkeeping(whole)
         settle_phases(whole.graph)
         check_random(whole.graph)
+        check_writes(whole.graph)
         constants = lifted_constants(whole)
         with mode:
             fakes += [mode.from_tensor(value.detach(), static_shapes=True) for value in constants]

@@ -131,6 +131,26 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Any:
     return aten.amax(x, over, keepdim) - torch.log(weight)
 
 
+@entry(aten._trilinear.default)
+def trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    sumdim: list[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """The product of three tensors with dimensions of length 1 put in, summed."""
+    spread = []
+    for tensor, new in ((a, expand1), (b, expand2), (c, expand3)):
+        for dim in new:
+            tensor = tensor.unsqueeze(dim)
+        spread.append(tensor)
+    return aten.sum.dim_IntList(spread[0] * spread[1] * spread[2], list(sumdim))
+
+
 @entry(aten.any.default)
 def any_entry(x: Tensor) -> Tensor:
     """Whether any flag is up."""

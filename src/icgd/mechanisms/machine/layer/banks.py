@@ -111,13 +111,13 @@ def split_route(route: LinearMap) -> tuple[LinearMap, LinearMap]:
     """A query's route up to where numbers are repeated, and the rest.
 
     >>> wide = LinearMap((3,)).then("view", (1, 3)).then("expand", (2, 3))
-    >>> asked, spread = split_route(wide)
-    >>> asked.shape, spread.shape
+    >>> query, spread = split_route(wide)
+    >>> query.shape, spread.shape
     ((1, 3), (2, 3))
     """
     at = next((k for k, m in enumerate(route.moves) if m[0] == "expand"), len(route.moves))
-    asked = LinearMap(route.source, route.moves[:at])
-    return asked, LinearMap(asked.shape, route.moves[at:])
+    query = LinearMap(route.source, route.moves[:at])
+    return query, LinearMap(query.shape, route.moves[at:])
 
 
 def form_of(i: Instruction) -> BankForm | None:
@@ -126,12 +126,12 @@ def form_of(i: Instruction) -> BankForm | None:
         return None
     factors = i.operands[:2] if i.opcode in (Opcode.MULTIPLY, Opcode.MATMUL) else i.operands[:1]
     read = i.read_operand or 0
-    asked, spread = split_route(factors[read].route)
+    query, spread = split_route(factors[read].route)
     if i.opcode in (Opcode.FUNCTION, Opcode.SOFTMAX):
-        asked, spread = factors[0].route, LinearMap(factors[0].shape)
+        query, spread = factors[0].route, LinearMap(factors[0].shape)
     function = str(i.settings.get("function", ""))
     shapes = tuple(o.shape for o in factors)
-    return BankForm(i.opcode, function, asked.shape, spread, shapes, read)
+    return BankForm(i.opcode, function, query.shape, spread, shapes, read)
 
 
 def forms_of(instructions: Sequence[Instruction]) -> list[BankForm]:

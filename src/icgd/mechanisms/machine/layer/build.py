@@ -114,8 +114,8 @@ class _LayerBuilder:
         if op in (Opcode.MULTIPLY, Opcode.MATMUL):
             read = i.read_operand or 0
             query, value = wires[read], wires[1 - read]
-            asked = Wire(query.slot, split_route(query.route)[0])
-            yield from self._asks(kind, asked)
+            alone = Wire(query.slot, split_route(query.route)[0])
+            yield from self._asks(kind, alone)
             yield "value", RoutedGate(value, f"value_{kind.bank}", off, dtype=dtype)
             for wire in wires[2:]:
                 yield "added", RoutedGate(wire, "aside", off, broadcast=True, dtype=dtype)

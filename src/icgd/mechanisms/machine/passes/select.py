@@ -19,7 +19,8 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from icgd.errors import AssumptionViolated
-from icgd.mechanisms.machine.passes.selections import Selections
+from icgd.mechanisms.machine.passes.selections.selections import Selections
+from icgd.mechanisms.machine.passes.selections.values import Missing
 from icgd.mechanisms.machine.tape.instruction import Kind, Opcode, Operand, Origin, Register
 from icgd.mechanisms.machine.tape.tape import Tape, TapeWriter
 
@@ -34,10 +35,6 @@ SAME = (
     "contiguous",
 )
 """Operations that give back what they are given."""
-
-
-class Missing(Exception):
-    """An operation, or a form of it, that the machine has no instruction for; says why."""
 
 
 def select_instructions(
@@ -160,10 +157,10 @@ def _name(node: fx.Node) -> str:
 
 
 def _origin(node: fx.Node) -> Origin:
-    found = node.meta.get("icgd_origin")
-    if found is None:
+    origin = node.meta.get("icgd_origin")
+    if origin is None:
         return Origin()
-    return Origin(found.file, found.line, found.text, found.phase)
+    return Origin(origin.file, origin.line, origin.text, origin.phase)
 
 
 def _kind_of(value: Tensor) -> Kind:

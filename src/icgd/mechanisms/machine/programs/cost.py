@@ -158,5 +158,5 @@ def structured_flops(i: Instruction) -> int:
         work = 5 * size
     else:
         work = size * max(1, len(i.operands) - 1)
-    asked = i.n_reads if i.opcode in (Opcode.MATMUL, Opcode.MULTIPLY) else 0
-    return routes + work + PER_FUNCTION * asked
+    n_reads = i.n_reads if i.opcode in (Opcode.MATMUL, Opcode.MULTIPLY) else 0
+    return routes + work + PER_FUNCTION * n_reads

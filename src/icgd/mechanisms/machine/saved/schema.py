@@ -131,9 +131,9 @@ class TapeConfig(_Part):
         every += [register_of(c[0]) for c in self.constants]
         every += [register_of(i.output) for i in self.instructions]
         known = {register.name: register for register in every}
-        found = {name: register_of(described) for name, described in self.inputs.items()}
+        inputs = {name: register_of(described) for name, described in self.inputs.items()}
         left = {name: known[register] for name, register in self.outputs.items()}
-        return {name: (r.shape, r.kind) for name, r in {**left, **found}.items()}
+        return {name: (r.shape, r.kind) for name, r in {**left, **inputs}.items()}
 
 
 def _are_tapes(tapes: dict[str, TapeConfig]) -> dict[str, TapeConfig]:

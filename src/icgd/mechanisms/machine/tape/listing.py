@@ -13,7 +13,7 @@ def listing(name: str, tape: Tape) -> str:
 
     A step reads: register = instruction operands through their routes, shape, numbers read, where from.
     """
-    found = [f"  {r.name:6} {_shape(r.shape):14} {label}" for label, r in tape.inputs.items()]
+    inputs = [f"  {r.name:6} {_shape(r.shape):14} {label}" for label, r in tape.inputs.items()]
     given = [
         f"  {r.name:6} {_shape(r.shape):14} constant {_shown(value)}"
         for r, value in tape.constants.items()
@@ -21,7 +21,7 @@ def listing(name: str, tape: Tape) -> str:
     steps = [f"  {_step(k, i)}" for k, i in enumerate(tape, 1)]
     left = [f"  {r.name:6} {label}" for label, r in tape.outputs.items()]
     head = f"tape {name}: {len(tape)} steps, depth {tape.depth}"
-    return "\n".join([head, "finds", *found, *given, "steps", *steps, "leaves", *left])
+    return "\n".join([head, "finds", *inputs, *given, "steps", *steps, "leaves", *left])
 
 
 def _step(number: int, i: Instruction) -> str:

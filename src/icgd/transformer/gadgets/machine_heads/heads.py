@@ -246,8 +246,14 @@ class Heads:
         if name == "read" and self.mode == "fixed":
             return fitted_ratio(name, self.dtype, self.radius, None, self._grid)
         family = _family(name)
-        grid = self._grid if name == "read" else None
-        return fitted_ratio(family, self.dtype, None, self._fitted.get(family), grid)
+        values = self._fitted.get(family)
+        if name == "read" and self._grid is not None:
+            return fitted_ratio(family, self.dtype, None, values, self._grid)
+        return (
+            fitted_ratio(family, self.dtype, values=values)
+            if values
+            else fitted_ratio(family, self.dtype)
+        )
 
     def values_of(self, names: Iterable[str]) -> dict[str, Values]:
         """What the heads of these functions have been fitted to, for files."""

@@ -1,0 +1,1 @@
+"""Which instruction serves which tensor operation: one method for each, named after it."""
