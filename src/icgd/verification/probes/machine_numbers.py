@@ -43,7 +43,8 @@ class Numbers:
         n_sets = min(MOST_SETS, max(4 * least, enough))
         sets = []
         for k in range(n_sets):
-            index = (torch.arange(size) + k * max(1, len(points) // n_sets)) % len(points)
+            stride = size if every else max(1, len(points) // n_sets)
+            index = (torch.arange(size) + k * stride) % len(points)
             shape = i.operands[at].register.shape
             sets.append(self._set(i, k, at, points[index].reshape(shape)))
         return sets
