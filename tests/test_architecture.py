@@ -110,6 +110,7 @@ BATTERIES = {
     "transformer/runtime/executors/test_every_executor.py",
     "verification/test_every_mutant.py",
     "verification/test_mutation.py",
+    "verification/test_machine_mutants.py",
     "verification/test_stack_mutation.py",
 }
 """Tests of a law that many modules keep together, or of a whole command."""

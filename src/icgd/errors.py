@@ -69,19 +69,26 @@ class OutOfRange(AssumptionViolated):
     radius  of the certified range
     option  of compile, which widens the range
     remedy  what to do about it
+    limits  the range in symbols, where it is not the numbers up to the radius
     """
 
-    def __init__(self, met: str, value: float, radius: float, option: str, remedy: str) -> None:
+    def __init__(
+        self, met: str, value: float, radius: float, option: str, remedy: str, limits: str = ""
+    ) -> None:
         self.met, self.value, self.radius = met, value, radius
-        self.option, self.remedy = option, remedy
-        super().__init__(f"{met}, outside its certified range [-{radius:g}, {radius:g}]. {remedy}")
+        self.option, self.remedy, self.limits = option, remedy, limits
+        where = f"and is certified for {limits} only"
+        if not limits:
+            where = f"outside its certified range [-{radius:g}, {radius:g}]"
+        super().__init__(f"{met}, {where}. {remedy}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return OutOfRange, (self.met, self.value, self.radius, self.option, self.remedy)
+        shared = (self.met, self.value, self.radius, self.option)
+        return OutOfRange, (*shared, self.remedy, self.limits)
 
     def advising(self, remedy: str) -> OutOfRange:
         """The same with another remedy."""
-        return OutOfRange(self.met, self.value, self.radius, self.option, remedy)
+        return OutOfRange(self.met, self.value, self.radius, self.option, remedy, self.limits)
 
 
 class UnsupportedOp(AssumptionViolated):

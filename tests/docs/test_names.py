@@ -19,7 +19,7 @@ FOLDER = re.compile(r"`([a-z_]\w*(?:/[a-z_]\w*)*/)`")
 INSIDE = re.compile(
     r"`((?:{})(?:/\w+)+)`".format("|".join(p.name for p in PACKAGE.iterdir() if p.is_dir()))
 )
-WRITTEN = {"models/", "runs/", "site/", "build/", "saved/", "nesterov.py", "use.py"}
+WRITTEN = {"models/", "runs/", "site/", "build/", "saved/", "nesterov.py", "use.py", "recipe.py"}
 """What commands or the readers of a page write; not in the repository."""
 GONE = re.compile(
     r"`((?:src/icgd/)?(?:theory|reference|constructions)[./]\w[\w./]*)`|`((?:src/icgd|tests)/\w[\w/]*)`"

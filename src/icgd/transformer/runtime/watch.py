@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from icgd.errors import OutOfRange
+from icgd.transformer.nn.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Watched:
     slot: str
     option: str = "radius"
     """The option of compile that widens its range."""
+    limits: Limits | None = None
+    """Where it may be asked; within the radius of the watch unless given."""
 
     @property
     def is_query(self) -> bool:
@@ -67,6 +70,7 @@ class RangeWatch:
         self.radius, self.slope, self.noise, self.every = radius, slope, noise, every
         self.z_bound, self.units, self.exact_zero = z_bound, units or {}, exact_zero
         self.max_use = self._use_since = 0.0
+        self._released = False
         self.near_kink = KinkReport()
         self._queries: list[Logged] = []
         self._preactivations: list[Logged] = []
@@ -98,6 +102,7 @@ class RangeWatch:
     def release(self) -> None:
         """Let heads be asked anything from now on."""
         self.radius = self.z_bound = math.inf
+        self._released = True
 
     def end_round(self) -> None:
         """Check once in a while."""
@@ -110,14 +115,35 @@ class RangeWatch:
         self._since = 0
         queries, self._queries = self._queries, []
         preactivations, self._preactivations = self._preactivations, []
-        if queries:
-            low, high = torch.aminmax(_joined(queries))
+        plain, limited = _apart(queries)
+        if plain:
+            low, high = torch.aminmax(torch.cat(plain))
             largest = max(-float(low), float(high)) if bool(low == low) else math.nan
             if not largest <= self.radius:  # also true for NaN
                 self._complain(queries, self.radius)
             self.use(largest / self.radius)
+        self._check_limits(limited, queries)
         if preactivations:
             self._count_kinks(preactivations, queries)
+
+    def _check_limits(self, limited: Mapping[Limits, list[Tensor]], queries: list[Logged]) -> None:
+        """One look at everything that was asked within the same limits."""
+        for limits, values in limited.items():
+            least, largest = map(float, torch.aminmax(limits.measured(torch.cat(values))))
+            if not (self._released or limits.hold(least, largest)):  # also where something is NaN
+                self._complain_of(limits, queries)
+            if limits.of_size and math.isfinite(limits.high):
+                self.use(largest / limits.high)
+
+    def _complain_of(self, limits: Limits, queries: list[Logged]) -> None:
+        for round_, source, value in _each(queries):
+            if source.limits == limits and not bool(limits.inside(value).all()):
+                raise beyond_limits(source, value.reshape(-1), round_)
+
+    def _complain(self, logged: list[Logged], limit: float) -> None:
+        for round_, source, value in _each(logged):
+            if source.limits is None:
+                self._complain_about(round_, source, value, limit)
 
     def _count_kinks(self, logged: list[Logged], queries: list[Logged]) -> None:
         tolerance = self.noise(self.max_use * self.radius)
@@ -143,15 +169,25 @@ class RangeWatch:
         if count:
             self.near_kink = KinkReport(self.near_kink.count + count, first)
 
-    def _complain(self, logged: list[Logged], limit: float) -> None:
-        for round_, source, value in _each(logged):
-            size = value.abs() if source.is_query else value
-            largest = float(size.amax())
-            if largest <= limit:
-                continue
-            worst = torch.where(size.isnan(), torch.inf, size).flatten().argmax()
-            unit = int(worst) % value.shape[-1] + 1
-            raise out_of_range(source, unit, largest, limit, round_)
+    def _complain_about(self, round_: int, source: Watched, value: Tensor, limit: float) -> None:
+        size = value.abs() if source.is_query else value
+        largest = float(size.amax())
+        if largest <= limit:
+            return
+        worst = torch.where(size.isnan(), torch.inf, size).flatten().argmax()
+        unit = int(worst) % value.shape[-1] + 1
+        raise out_of_range(source, unit, largest, limit, round_)
+
+
+def _apart(logged: list[Logged]) -> tuple[list[Tensor], dict[Limits, list[Tensor]]]:
+    """What the radius limits, and what has limits of its own, by these."""
+    plain: list[Tensor] = []
+    limited: dict[Limits, list[Tensor]] = {}
+    for _, source, value in _each(logged):
+        if value.numel():
+            into = plain if source.limits is None else limited.setdefault(source.limits, [])
+            into.append(value.reshape(-1))
+    return plain, limited
 
 
 def _joined(logged: list[Logged]) -> Tensor:
@@ -193,3 +229,16 @@ def out_of_range(
         f"{source.layer}) in round {round_}"
     )
     return OutOfRange(met, value, radius, source.option, remedy)
+
+
+def beyond_limits(source: Watched, value: Tensor, round_: int) -> OutOfRange:
+    """The error of a query outside of its own limits: instruction, line, number and remedy."""
+    limits = source.limits
+    assert limits is not None
+    unit = int((~limits.inside(value)).int().argmax())
+    number = float(value[unit])
+    met = (
+        f"{limits.what} met {number:.9g} at entry {unit + 1} of what it was asked ({source.place}) in round "
+        f"{round_}"
+    )
+    return OutOfRange(met, number, limits.high, "", limits.remedy, limits.shown)

@@ -110,18 +110,18 @@ class _Prober:
         i: Instruction,
         sets: Sequence[Sequence[Tensor]],
     ) -> MachineProbes:
-        """All sets as one batch of literal tokens."""
-        n = len(sets)
-        token = executor.load(make_block(self.program.codec.tokens[index])).expand(n, 1, -1)
-        blocks = [token]
-        for k, operand in enumerate(i.operands):
-            rows = torch.stack([self._row(operand, values[k]) for values in sets])
-            block = token.new_zeros(n, 1, self.layout.width)
-            block[:, 0, self.layout.slice("value")] = rows
-            blocks.append(block)
-        blocks += [token] * (len(self.layer.prefixes) - len(blocks))
-        tokens = executor.step(blocks, _step(kind), 0)[:, 0, self.layout.slice("value")]
-        size = i.output.size
+        """Set by set: matrices of heads are slower on a batch of tokens than on one."""
+        n, size, where = len(sets), i.output.size, self.layout.slice("value")
+        token = executor.load(make_block(self.program.codec.tokens[index]))
+        results: list[Tensor] = []
+        for values in sets:
+            blocks = [token]
+            for operand, value in zip(i.operands, values, strict=True):
+                blocks.append(torch.zeros_like(token))
+                blocks[-1][0, where] = self._row(operand, value, clean=len(results) % 2 == 0)
+            blocks += [token] * (len(self.layer.prefixes) - len(blocks))
+            results.append(executor.step(blocks, _step(kind), 0)[0, where])
+        tokens = torch.stack(results)
         got = tokens[:, :size]
         if i.output.kind is Kind.FLAG:  # the complement must be one as well
             agree = tokens[:, size : 2 * size] == 1 - got
@@ -130,13 +130,14 @@ class _Prober:
             kind, "dense", i, sets, got.reshape(n, *i.output.shape), LiteralSide(self.heads)
         )
 
-    def _row(self, operand: Operand, value: Tensor) -> Tensor:
-        """A register as the numbers of a block, with leftovers behind it."""
+    def _row(self, operand: Operand, value: Tensor, *, clean: bool) -> Tensor:
+        """A register as the numbers of a block; behind it zeros, or leftovers of another register."""
         flat = value.reshape(-1)
         if operand.register.kind is Kind.FLAG:
             flat = torch.cat([flat, ~flat])
         flat = flat.to(self.layer.like)
-        return torch.cat([flat, self.numbers.leftovers(self.room - len(flat)).to(flat)])
+        behind = self.numbers.leftovers(self.room - len(flat)).to(flat)
+        return torch.cat([flat, torch.zeros_like(behind) if clean else behind])
 
     def _judged(
         self,

@@ -43,7 +43,8 @@ class Numbers:
         n_sets = min(MOST_SETS, max(4 * least, enough))
         sets = []
         for k in range(n_sets):
-            index = (torch.arange(size) + k * max(1, len(points) // n_sets)) % len(points)
+            stride = size if every else max(1, len(points) // n_sets)
+            index = (torch.arange(size) + k * stride) % len(points)
             shape = i.operands[at].register.shape
             sets.append(self._set(i, k, at, points[index].reshape(shape)))
         return sets
@@ -129,10 +130,10 @@ class Numbers:
     def _spread(self, radius: float) -> list[float]:
         """Both signs, over the last eight decades below the radius."""
         sizes = radius * 10.0 ** (
-            -8 * torch.rand(64, generator=self._generator, dtype=torch.float64)
+            -8 * torch.rand(24, generator=self._generator, dtype=torch.float64)
         )
         return [
             *sizes.tolist(),
             *(-sizes).tolist(),
-            *(radius * self._uniform(64).double()).tolist(),
+            *(radius * self._uniform(24).double()).tolist(),
         ]

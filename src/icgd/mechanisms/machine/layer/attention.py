@@ -18,9 +18,11 @@ from icgd.mechanisms.machine.layer.dense_attention import DenseBankAttention, wr
 from icgd.mechanisms.machine.layer.tables import GridTable, RowTable, Table
 from icgd.mechanisms.machine.tape.instruction import Opcode
 from icgd.mechanisms.machine.tape.semantics import HeadFunctions
+from icgd.transformer.gadgets.machine_heads.heads import Heads
 from icgd.transformer.layout import Layout, Slot
 from icgd.transformer.nn.chain.attention_layer import AttentionLayer, DenseAttention
 from icgd.transformer.nn.feedforward import frozen
+from icgd.transformer.nn.limits import Limits
 from icgd.transformer.nn.named_parts import named_parts
 from icgd.transformer.nn.symbolic import Builder, Reg, once_fixed
 from icgd.transformer.nn.views import Grid
@@ -79,6 +81,11 @@ class BankAttention(AttentionLayer):
         super().__init__()
         self.layout, self.heads = layout, heads
         self._compiled_heads = heads
+        self.limits = {
+            f"attention.{name}": limit
+            for name, form in banks.items()
+            if (limit := _limits(heads, form.table)) is not None
+        }
         self.tables = named_parts("tables", tables)
         self.banks = named_parts("banks", {n: Bank(n, form, dtype) for n, form in banks.items()})
         self.anchor = frozen(1.0, (), dtype)  # a weight also where no head is needed
@@ -215,6 +222,17 @@ class BankAttention(AttentionLayer):
             + n_columns * d_value * token
         )
         return p * n_columns * token + p * token * grid + self.n_heads() * per_head
+
+
+def _limits(heads: HeadFunctions, table: str) -> Limits | None:
+    """Where heads of this table may be asked; None: within the radius of the layer, or anywhere."""
+    if not isinstance(heads, Heads) or table.startswith("rows"):
+        return None
+    if table == "read" and heads.mode == "fixed":
+        return None
+    d = heads.domain(table)
+    what = f"The head of {d.function}"
+    return Limits(what, d.low, d.high, d.open_low, d.of_size, d.limits, d.remedy)
 
 
 def _softmax(x: Tensor) -> Tensor:

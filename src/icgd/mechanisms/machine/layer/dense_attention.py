@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from icgd.mechanisms.machine.layer.layouts import off_bank
 from icgd.mechanisms.machine.layer.tables import GridTable, RowTable
 from icgd.mechanisms.machine.tape.instruction import Opcode
 from icgd.transformer.nn.chain.grid_attention import DenseGridAttention
+from icgd.transformer.nn.limits import Limits
 
 if TYPE_CHECKING:
     from icgd.mechanisms.machine.layer.attention import Bank, BankAttention
@@ -18,26 +21,43 @@ SHUT_OUT = {torch.float64: -(2.0**60), torch.float32: -(2.0**60)}
 """The score by which a head is kept from the tokens of other tables; its exponential is exactly 0."""
 
 
+class Asks(NamedTuple):
+    """A bank by its label, its table, and where a token holds what it is asked and the flag that shuts it."""
+
+    label: str
+    table: str
+    where: slice
+    off: int
+
+
 class DenseBankAttention(DenseGridAttention):
     """Literal heads; see DenseGridAttention.
 
-    asks  label of a bank, the table it looks at, and the entries of a token that hold what it is asked
+    asks    what banks are asked
+    limits  where they may be asked, by label
     """
 
-    def __init__(self, asks: list[tuple[str, str, slice]], *matrices: Tensor) -> None:
+    def __init__(self, asks: list[Asks], limits: Mapping[str, Limits], *matrices: Tensor) -> None:
         super().__init__(*matrices)
-        self.asks = asks
+        self.asks, self.limits = asks, limits
 
     def asked(self, tokens: Tensor) -> list[tuple[str, str, Tensor]]:
-        """See DenseAttention: numbers as they are, however many buckets look at each."""
+        """See DenseAttention: numbers as they are, however many buckets look at each.
+
+        Banks that a step shuts are asked nothing: zeros stand in their slots.
+        """
         first = tokens[..., 0, :]
-        return [(label, table, first[..., where]) for label, table, where in self.asks]
+        return [
+            (ask.label, ask.table, first[..., ask.where])
+            for ask in self.asks
+            if not bool((first[..., ask.off] > 0).all())  # also where it is NaN
+        ]
 
 
 def write_out(
     layer: BankAttention, n_columns: int
-) -> tuple[list[tuple[str, str, slice]], *tuple[Tensor, ...]]:
-    """What the banks ask, and the matrices: spreading, position entries, and the heads stacked in front."""
+) -> tuple[list[Asks], Mapping[str, Limits], *tuple[Tensor, ...]]:
+    """What banks are asked, within which limits; spreading, position entries, heads stacked in front."""
     return _Matrices(layer, n_columns).result()
 
 
@@ -56,7 +76,7 @@ class _Matrices:
         self.W_K = like.new_zeros(n_heads, grid.width, d_key)
         self.W_V = like.new_zeros(n_heads, grid.width, d_value)
         self.W_O = like.new_zeros(n_heads, d_value, token.width)
-        self.asks: list[tuple[str, str, slice]] = []
+        self.asks: list[Asks] = []
         self._tokens()
         start = 0
         for bank in layer.every_bank():
@@ -65,14 +85,16 @@ class _Matrices:
                 self._rows(bank, start)
             else:
                 self._over_grid(bank, start)
+                off = int(token.index(off_bank(bank.name)))
+                label = f"attention.{bank.name}"
                 where = token.slice(bank.query)
-                self.asks.append((f"attention.{bank.name}", bank.form.table, where))
+                self.asks.append(Asks(label, bank.form.table, where, off))
             start = stop
 
-    def result(self) -> tuple[list[tuple[str, str, slice]], *tuple[Tensor, ...]]:
+    def result(self) -> tuple[list[Asks], Mapping[str, Limits], *tuple[Tensor, ...]]:
         """Everything that was written out."""
         heads = (self.W_Q, self.b_Q, self.W_K, self.W_V, self.W_O)
-        return self.asks, self.right, self.W_A, self.position, *heads
+        return self.asks, self.layer.limits, self.right, self.W_A, self.position, *heads
 
     def _tokens(self) -> None:
         """Tokens of all tables, one table after the other; foreign tokens have a score that shuts them out."""

@@ -37,8 +37,9 @@ class OutOfDomain(OutOfRange):
     """
 
     def __init__(self, function: str, value: float, limits: str, remedy: str) -> None:
-        self.function, self.limits = function, limits
-        super().__init__(f"The head of {function} met {value:.9g}", value, math.inf, "", remedy)
+        self.function = function
+        what = f"The head of {function} met {value:.9g}"
+        super().__init__(what, value, math.inf, "", remedy, limits)
         self.args = (f"{self.met}, and is certified for {limits} only. {remedy}",)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from torch import Tensor, nn
 
 from icgd.transformer.layout import Layout
+from icgd.transformer.nn.limits import Limits
 from icgd.transformer.nn.symbolic import Builder
 from icgd.transformer.nn.views import Grid
 
 
 class DenseAttention(nn.Module, ABC):
     """Attention with literal matrices, tokens as rows, the residual included."""
+
+    limits: Mapping[str, Limits] = MappingProxyType({})
 
     @abstractmethod
     def asked(self, tokens: Tensor) -> list[tuple[str, str, Tensor]]:
@@ -27,9 +32,11 @@ class AttentionLayer(nn.Module, ABC):
     """Attention in compact named form; `dense` writes it out, `emit` describes its effect.
 
     layout  named slots of the tokens it works on
+    limits  where its heads may be asked, by the label they are watched under; within the radius unless listed
     """
 
     layout: Layout
+    limits: Mapping[str, Limits] = MappingProxyType({})
 
     @property
     @abstractmethod

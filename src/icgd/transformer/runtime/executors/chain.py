@@ -74,7 +74,7 @@ class StructuredExecutor:
         plan = self._plan(blocks, step)
         block, registers = plan.run(blocks)
         for label, slot, index in plan.watched:
-            source = Watched(step.kind, step.writes[1], label, slot)
+            source = Watched(step.kind, step.writes[1], label, slot, limits=plan.limits.get(label))
             log = self.watch.log_queries if source.is_query else self.watch.log_preactivations
             log(round_, [source], [registers[index]])
         return block
@@ -147,8 +147,9 @@ class DenseExecutor:
         """One call of the layer on the stacked visible blocks."""
         tokens = torch.cat(list(blocks), dim=-1)
         middle = self.dense.pre(tokens)
+        limits = self.dense.attention.limits
         for label, slot, queries in self.dense.attention.asked(middle):
-            source = Watched(step.kind, step.writes[1], label, slot)
+            source = Watched(step.kind, step.writes[1], label, slot, limits=limits.get(label))
             self.watch.log_queries(round_, [source], [queries])
         mixed = self.dense.attention(middle)
         for z_slot, flag_slot in self._preactivations:

@@ -8,7 +8,7 @@ literal units whenever its weights are not the ones it was compiled with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from icgd.transformer.blocks import Block, Tag, closed_from
 from icgd.transformer.linear_map import LinearMap
 from icgd.transformer.nn.chain.layer import Layer
+from icgd.transformer.nn.limits import Limits
 from icgd.transformer.nn.symbolic import ZERO, Closed, Const, Reg, Value, Zero
 
 NOTHING = torch.empty(0)
@@ -47,6 +48,7 @@ class Plan:
     hat_stores: list[tuple[str, int]] = field(default_factory=list)
     signature: tuple[tuple[str, Tag], ...] = ()
     watched: list[tuple[str, str, int]] = field(default_factory=list)
+    limits: Mapping[str, Limits] = field(default_factory=dict)
     n_registers: int = 0
 
     def run(self, blocks: Sequence[Block]) -> tuple[Block, list[Tensor]]:
@@ -85,7 +87,7 @@ class PlanBuilder:
         batched: bool,
         reusable: frozenset[str] = frozenset(),
     ) -> None:
-        self.plan = Plan()
+        self.plan = Plan(limits=layer.attention.limits)
         self.layer, self.batched = layer, batched
         self.in_place, self._reusable, self._owned = bool(reusable), reusable, set[int]()
         self._relus: dict[Reg, Reg] = {}

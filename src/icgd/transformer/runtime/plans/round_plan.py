@@ -235,7 +235,7 @@ class Linker:
         for slot, index in plan.hat_stores:
             self._hat_where[step.writes, slot] = position[index]
         for label, slot, index in plan.watched:
-            source = Watched(step.kind, step.writes[1], label, slot)
+            source = Watched(step.kind, step.writes[1], label, slot, limits=plan.limits.get(label))
             self.linked.watched.append((source, position[index]))
         # Only the kind of this block matters while linking; its tensors come when a round runs.
         return Block(
